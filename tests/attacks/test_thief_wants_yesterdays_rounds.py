@@ -15,7 +15,7 @@ import pytest
 
 from oracles.secagg_federation import read
 from sumus.errors import PeerProtocolError
-from sumus.parties.memory import _stored
+from sumus.parties.memory import stored_session
 from sumus.secagg import Invitation, KeyRing, SiloInvited, decode_any
 from sumus.secagg.masking import add_masks, unpack
 from sumus.secagg.messages import MaskedInput, RoundHeader
@@ -116,7 +116,7 @@ def stolen(federation: LocalFederation) -> bytes:
 def ring_of(content: bytes, tmp_path: Path) -> KeyRing:
     path = tmp_path / "keys"
     path.write_bytes(content)
-    return _stored(path)[1]
+    return stored_session(path)[1]
 
 
 def test_by_stealing_the_folder_after_a_later_round(loot: Loot, tmp_path: Path) -> None:

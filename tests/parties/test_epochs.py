@@ -19,7 +19,7 @@ from sumus.parties import (
     rosters_of,
     settle,
 )
-from sumus.parties.memory import _stored
+from sumus.parties.memory import stored_session
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.runs import Start, finish, is_over, open_run
@@ -243,7 +243,7 @@ def test_a_later_roster_leaves_nothing_that_opens_what_was_sent_before(
 ) -> None:
     def rings() -> list[KeyRing]:
         folder = federation.folder("silo-0") / "sessions"
-        return [_stored(path)[1] for path in sorted(folder.glob("*/keys"))]
+        return [stored_session(path)[1] for path in sorted(folder.glob("*/keys"))]
 
     assert trained(federation, rounds=2) == [1, 2]
     (before,) = rings()
