@@ -34,6 +34,7 @@ from sumus.purity import (
     chunk_function,
     first_line,
     is_isolated,
+    one_torch_thread,
     operators_only,
     require_apart,
     require_pure,
@@ -76,7 +77,7 @@ class FeatureMap:
         """Features of all records."""
         out = np.empty((len(records), *self.shape), np.float32)
         batch = np.zeros((self.batch, *records.shape[1:]), np.float32)
-        with torch.inference_mode():
+        with torch.inference_mode(), one_torch_thread():
             for start in range(0, len(records), self.batch):
                 part = records[start : start + self.batch]
                 batch[: len(part)], batch[len(part) :] = part, 0.0
@@ -121,7 +122,7 @@ def feature_map(
     records = torch.rand(_BATCH, *input_shape, generator=torch.Generator().manual_seed(0))
     if ":" in name:
         return _certified(name, shape, transform, records)
-    with torch.inference_mode():
+    with torch.inference_mode(), one_torch_thread():  # as it is used
         isolated = is_isolated(lambda x, y: [transform(x)], records, torch.zeros(_BATCH))
     return FeatureMap(name, shape, transform, _BATCH if isolated else 1)
 
@@ -143,7 +144,7 @@ def _certified(
                 f"{first_line(error)}."
             ) from None
 
-    with torch.no_grad(), operators_only():
+    with torch.no_grad(), operators_only(), one_torch_thread():
         alone = torch.cat(
             [outcome[0] for outcome in require_pure(compute, watched={"": transform}, what=what)]
         )

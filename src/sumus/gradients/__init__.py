@@ -58,7 +58,10 @@ if TYPE_CHECKING:
     from sumus.gradients.scatter import ONE as ONE, centred_moments as centred_moments
     from sumus.gradients.stored_tangents import StoredChunk as StoredChunk
     from sumus.gradients.tangents import Tangents as Tangents
-    from sumus.gradients.threads import one_torch_thread as one_torch_thread
+    from sumus.gradients.threads import (
+        one_thread_each as one_thread_each,
+        one_torch_thread as one_torch_thread,
+    )
     from sumus.gradients.units import Units as Units
 
 __getattr__, __dir__, __all__ = door(
@@ -75,6 +78,6 @@ __getattr__, __dir__, __all__ = door(
     scatter="ONE centred_moments",
     stored_tangents="StoredChunk",
     tangents="Tangents",
-    threads="one_torch_thread",
+    threads="one_thread_each one_torch_thread",
     units="Units",
 )

@@ -7,28 +7,18 @@ cannot depend on how many others came along.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import cache
 from typing import TypeVar
 
 import torch
 
+from sumus.purity import one_torch_thread
+
 __all__ = ["one_thread_each", "one_torch_thread"]
 
 T = TypeVar("T")
-
-
-@contextmanager
-def one_torch_thread() -> Iterator[None]:
-    """Let torch compute on one thread inside the block."""
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 def one_thread_each(work: Sequence[Callable[[], T]]) -> list[T]:

@@ -17,6 +17,7 @@ graph of torch operators, and only that graph touches real records:
 | all of this once per module, loss and form | `certified` |
 | the machine is tested: a record's bits do not depend on its company | `isolation` |
 | weights are given as arguments, on any thread | `stateless` |
+| torch computes on one thread | `one_thread` |
 """
 
 from __future__ import annotations
@@ -57,6 +58,7 @@ if TYPE_CHECKING:
         InputKind as InputKind,
         made_up_labels as made_up_labels,
     )
+    from sumus.purity.one_thread import one_torch_thread as one_torch_thread
     from sumus.purity.own_model import (
         own_copy as own_copy,
         released_model as released_model,
@@ -78,6 +80,7 @@ __getattr__, __dir__, __all__ = door(
     chunks="ChunkFunction chunk_function",
     isolation="is_isolated refuse_mixing_layers",
     made_up="Form InputKind made_up_labels",
+    one_thread="one_torch_thread",
     own_model="own_copy released_model require_precision",
     recording="first_line operators_only",
     stateless="call_with named_parameters",

@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self, final
 
 import numpy as np
@@ -17,7 +18,12 @@ from torch import nn
 from sumus.data import FederatedData, Records
 from sumus.errors import DataError, PlanError
 from sumus.features import BIAS_SHARE, FeatureMap, bounded, feature_map
-from sumus.gradients import OwnLoss, PerRecordGradients, Units
+from sumus.gradients import (
+    OwnLoss,
+    PerRecordGradients,
+    Units,
+    one_thread_each,
+)
 from sumus.guarantee import LARGEST_WEIGHT_NORM
 from sumus.plan import TrainingPlan, cells_of, feature_shape
 from sumus.purity import (
@@ -105,17 +111,25 @@ class PublicFeatures:
         return mapped if self.bound is None else (math.prod(mapped) + 1,)
 
     def __call__(self, records: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
-        """Features of all records; besides the result, memory for a few of them at once."""
+        """Features of all records, some on every core; besides the result, memory for a few of them
+        at once.
+        """
         out = np.empty((len(records), *self.shape), dtype=np.float32)
         batches = _AT_ONCE // (self.mapping.batch * max(1, math.prod(self.shape)))
         at_once = self.mapping.batch * max(1, batches)
-        for start in range(0, len(records), at_once):
-            x = self.mapping(records[start : start + at_once])
-            if self.bound is not None:
-                flat = x.reshape(len(x), math.prod(x.shape[1:]))
-                x = bounded(flat, self.bound, longest=self.longest)
-            out[start : start + at_once] = x
+
+        def fill(start: int) -> None:
+            out[start : start + at_once] = self._of(records[start : start + at_once])
+
+        one_thread_each([partial(fill, start) for start in range(0, len(records), at_once)])
         return out
+
+    def _of(self, records: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+        x = self.mapping(records)
+        if self.bound is None:
+            return x
+        flat = x.reshape(len(x), math.prod(x.shape[1:]))
+        return bounded(flat, self.bound, longest=self.longest)
 
 
 def prepare(
