@@ -1,112 +1,52 @@
-"""Per-record gradients side by side: a plain step, Opacus and ours, in one process and one run.
+"""Per-record gradients of twelve architectures side by side: a plain step, Opacus and ours.
 
-    python benchmarks/gradients.py [--threads 2] [--repeats 10] [--clock wall]
+    python benchmarks/gradients.py [--threads 1] [--repeats 5] [--only cnn] [--no-memory] [--quick]
 
-Prints one line of JSON. In every repeat each contender takes three steps in a row, as training
-does, and its best step counts; `first` are the ratios of first steps, which find the caches full of
-somebody else's work. `--clock cpu` counts processor time instead, for a machine that others use too
-(sensible with one thread). Every step gets the same batch and starts at the same parameters. Opacus
-and the plain step are run in both memory layouts and their faster one counts; ratios against
-torch's default layout are given as well.
+Prints a table and ends with one JSON line. In every repeat each contender takes three steps in a
+row, as training does, and its best step counts; contenders take turns, every step gets the same batch
+and starts at the same parameters. With one thread the clock is processor time, so that a busy machine
+disturbs no contender; with more it is wall time. Plain steps and Opacus are run in both memory
+layouts where there are two, and their faster one counts. Opacus has its own attention and recurrence
+in the model, as its validator puts them there, and its step is that of its optimiser up to the noise:
+hooks, per-record norms, the clipped sum. Ours is the clipped sum of integers, rounded record by
+record (`record`) or once (`sum`). Memory is what two steps need beyond a process that is ready to
+take them, in a process of its own.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
-import itertools
-import json
 import multiprocessing
-import resource
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any, Final
 
 import torch
 from opacus.grad_sample import GradSampleModule
-from opacus.layers import DPMultiheadAttention
-from torch import nn
 from torch.nn import functional
 
+from architectures import ARCHITECTURES, OURS, PEER
+from rows import Curve, Row, at_least, at_most, last_line
 from sumus.gradients import PerRecordGradients
-from sumus.training import flat_parameters, load_flat
-from sumus.training.models import build_model
+from sumus.training import flat_parameters
 
-RESOLUTION = 1 << 16
-CLIP_NORM = 1.0
-IN_A_ROW = 3
-WORKLOADS = {
-    "cnn": ("cnn", (1, 28, 28), 512),
-    "linear": ("softmax", (1280,), 256),
-    "transformer": ("transformer", (64,), 64),
-}
-WORDS, WIDTH, HEADS, BLOCKS = 10_000, 128, 4, 2
+RESOLUTION: Final = 1 << 16
+CLIP_NORM: Final = 1.0
+IN_A_ROW: Final = 3
+LONG: Final = 300.0  # milliseconds; of longer steps one in a row is enough
+CONTENDERS: Final = ("plain", "opacus", "record", "sum")
+SIZES: Final = (16, 64, 256, 1024)
+Step = Callable[[], object]
 
 
-class Block(nn.Module):
-    """Attention and a dense network, each with a normalisation behind it."""
-
-    def __init__(self, attention: type[nn.Module]) -> None:
-        super().__init__()
-        self.attention = attention(WIDTH, HEADS, batch_first=True)
-        self.first, self.second = nn.LayerNorm(WIDTH), nn.LayerNorm(WIDTH)
-        self.up, self.down = nn.Linear(WIDTH, 4 * WIDTH), nn.Linear(4 * WIDTH, WIDTH)
-
-    def forward(self, x: torch.Tensor, padding: torch.Tensor) -> torch.Tensor:
-        attended = self.attention(x, x, x, key_padding_mask=padding, need_weights=False)[0]
-        hidden = self.first(x + attended)
-        inner: torch.Tensor = self.down(functional.gelu(self.up(hidden)))
-        out: torch.Tensor = self.second(hidden + inner)
-        return out
-
-
-class Transformer(nn.Module):
-    """Looked-up tokens (0 is padding) and places, blocks of attention, the mean, classes."""
-
-    def __init__(self, places: int, attention: type[nn.Module]) -> None:
-        super().__init__()
-        self.words, self.places = nn.Embedding(WORDS, WIDTH), nn.Embedding(places, WIDTH)
-        self.blocks = nn.ModuleList(Block(attention) for _ in range(BLOCKS))
-        self.head = nn.Linear(WIDTH, 10)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        padding = x == 0
-        hidden = self.words(x) + self.places(torch.arange(x.shape[1]).expand(x.shape))
-        for block in self.blocks:
-            hidden = block(hidden, padding)
-        kept = (~padding).to(hidden.dtype)[..., None]
-        logits: torch.Tensor = self.head((hidden * kept).sum(1) / kept.sum(1).clamp_min(1.0))
-        return logits
-
-
-def model_for(workload: str, attention: type[nn.Module] = nn.MultiheadAttention) -> nn.Module:
-    name, shape, _ = WORKLOADS[workload]
-    model = (
-        Transformer(shape[0], attention)
-        if workload == "transformer"
-        else build_model(name, shape=shape, outputs=10)
-    )
-    generator = torch.Generator().manual_seed(0)
-    load_flat(model, 0.05 * torch.randn(flat_parameters(model).numel(), generator=generator))
-    return model
-
-
-def batch_for(workload: str) -> tuple[torch.Tensor, torch.Tensor]:
-    _, shape, records = WORKLOADS[workload]
-    generator = torch.Generator().manual_seed(1)
-    if workload == "transformer":
-        x = torch.randint(1, WORDS, (records, *shape), generator=generator)
-        x[:, shape[0] * 3 // 4 :] = 0  # texts are filled up
-    else:
-        x = torch.randn(records, *shape, generator=generator)
-    return x, torch.randint(0, 10, (records,), generator=generator)
-
-
-def plain_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
+def plain_step(name: str, *, channels_last: bool, records: int | None = None) -> Step:
     """Forward, backward: what training without privacy does."""
-    model = model_for(workload)
-    model = model.to(memory_format=torch.channels_last) if channels_last else model
-    x, y = batch_for(workload)
+    model = ARCHITECTURES[name].model(OURS)
+    x, y = ARCHITECTURES[name].batch(records)
+    if channels_last:
+        model, x = model.to(memory_format=torch.channels_last), _last(x)
 
     def step() -> None:
         model.zero_grad(set_to_none=True)
@@ -115,154 +55,186 @@ def plain_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
     return step
 
 
-def opacus_step(workload: str, *, channels_last: bool) -> Callable[[], object]:
-    """Hooks, per-sample norms, clipped sum: `DPOptimizer.clip_and_accumulate` without its noise.
-
-    Attention is Opacus's own, as its validator would put it into the model.
-    """
-    model = model_for(workload, DPMultiheadAttention)
-    model = model.to(memory_format=torch.channels_last) if channels_last else model
+def opacus_step(name: str, *, channels_last: bool, records: int | None = None) -> Step:
+    """Hooks, per-record norms, clipped sum: `DPOptimizer.clip_and_accumulate`, no noise."""
+    model = ARCHITECTURES[name].model(PEER)
+    x, y = ARCHITECTURES[name].batch(records)
+    if channels_last:
+        model, x = model.to(memory_format=torch.channels_last), _last(x)
     sampled = GradSampleModule(model, loss_reduction="sum")
-    x, y = batch_for(workload)
+    trained: list[Any] = [each for each in sampled.parameters() if each.requires_grad]
 
     def step() -> list[torch.Tensor]:
         sampled.zero_grad(set_to_none=True)
-        for parameter in sampled.parameters():
+        for parameter in trained:
             parameter.grad_sample = None
         functional.cross_entropy(sampled(x), y, reduction="sum").backward()
-        samples = [parameter.grad_sample for parameter in sampled.parameters()]
-        norms = torch.stack([sample.flatten(1).norm(2, dim=-1) for sample in samples], dim=1).norm(
-            2, dim=1
-        )
+        samples = [parameter.grad_sample for parameter in trained]
+        by_layer = [sample.flatten(1).norm(2, dim=-1) for sample in samples]
+        norms = torch.stack(by_layer, dim=1).norm(2, dim=1)
         factors = (CLIP_NORM / (norms + 1e-6)).clamp(max=1.0)
         return [torch.einsum("i,i...->...", factors, sample) for sample in samples]
 
     return step
 
 
-def our_step(workload: str, *, rounding: str) -> Callable[[], object]:
+def our_step(name: str, *, rounding: str, records: int | None = None) -> Step:
     """The clipped integer sum."""
-    model = model_for(workload)
+    model = ARCHITECTURES[name].model(OURS)
     gradients, theta = PerRecordGradients(model), flat_parameters(model)
-    x, y = batch_for(workload)
+    x, y = ARCHITECTURES[name].batch(records)
     return lambda: gradients.clipped_sum(
         theta, x, y, clip_norm=CLIP_NORM, resolution=RESOLUTION, rounding=rounding
     )
 
 
-def contenders(workload: str) -> dict[str, Callable[[], object]]:
-    layouts = (False, True) if workload == "cnn" else (False,)
-    steps: dict[str, Callable[[], object]] = {}
-    for layout in layouts:
-        suffix = "_channels_last" if layout else ""
-        steps[f"plain{suffix}"] = plain_step(workload, channels_last=layout)
-        steps[f"opacus{suffix}"] = opacus_step(workload, channels_last=layout)
-    return steps | {
-        rounding: our_step(workload, rounding=rounding) for rounding in ("record", "sum")
-    }
+def _last(x: torch.Tensor) -> torch.Tensor:
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def steps_of(name: str, contender: str, records: int | None = None) -> list[Step]:
+    """A contender's step, in each memory layout that it has."""
+    if contender in ("record", "sum"):
+        return [our_step(name, rounding=contender, records=records)]
+    make = plain_step if contender == "plain" else opacus_step
+    layouts = (False, True) if ARCHITECTURES[name].images else (False,)
+    return [make(name, channels_last=layout, records=records) for layout in layouts]
 
 
 def milliseconds(
-    workload: str, repeats: int, clock: Callable[[], float]
-) -> tuple[dict[str, float], dict[str, float]]:
-    """Best time of each contender over all steps, and over first steps after another
-    contender's.
-    """
-    steps = contenders(workload)
-    times: dict[str, list[list[float]]] = {name: [] for name in steps}
-    for step in steps.values():
-        step(), step()
-    for _ in range(repeats):
-        for name, step in steps.items():
-            marks = [clock()]
-            for _ in range(IN_A_ROW):
-                step()
-                marks.append(clock())
-            times[name].append([end - begin for begin, end in itertools.pairwise(marks)])
-    every = {name: 1e3 * min(map(min, rows)) for name, rows in times.items()}
-    return every, {name: 1e3 * min(row[0] for row in rows) for name, rows in times.items()}
+    name: str, repeats: int, clock: Callable[[], float], records: int | None = None
+) -> dict[str, float]:
+    """Best step of each contender, in its faster layout."""
+    steps = {each: steps_of(name, each, records) for each in CONTENDERS}
+    best = dict.fromkeys(CONTENDERS, float("inf"))
+    for turn in range(-1, repeats):  # the first turn fills caches
+        for contender, layouts in steps.items():
+            for step in layouts:
+                for _ in range(1 if best[contender] > LONG else IN_A_ROW):
+                    begin = clock()
+                    step()
+                    took = 1e3 * (clock() - begin)
+                    if turn >= 0:
+                        best[contender] = min(best[contender], took)
+    return best
 
 
-def fastest(times: dict[str, float], contender: str) -> float:
-    """A contender's time in its faster memory layout."""
-    return min(value for name, value in times.items() if name.startswith(contender))
-
-
-def _peak(
-    workload: str, contender: str, threads: int, answer: multiprocessing.SimpleQueue[float]
-) -> None:
+def _peak(name: str, contender: str, threads: int, answer: Any) -> None:
     torch.set_num_threads(threads)
     warnings.simplefilter("ignore")
-    step = contenders(workload)[contender]
-    gc.collect()
-    with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
-        file.write("5")  # forget the peak so far
-    before = resident_megabytes("VmRSS")
-    step(), step()
-    answer.put(resident_megabytes("VmHWM") - before)
+    peaks = []
+    for step in steps_of(name, contender):
+        gc.collect()
+        with open("/proc/self/clear_refs", "w", encoding="ascii") as file:
+            file.write("5")  # forget the peak so far
+        before = _resident_megabytes("VmRSS")
+        step()
+        step()
+        peaks.append(_resident_megabytes("VmHWM") - before)
+    answer.send(min(peaks))
 
 
-def resident_megabytes(field: str) -> float:
-    """A memory figure of this process."""
-    try:
-        with open("/proc/self/status", encoding="ascii") as file:
-            return next(float(line.split()[1]) / 1024 for line in file if line.startswith(field))
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+def _resident_megabytes(field: str) -> float:
+    with open("/proc/self/status", encoding="ascii") as file:
+        return next(float(line.split()[1]) / 1024 for line in file if line.startswith(field))
 
 
-def peak_megabytes(workload: str, contender: str, threads: int) -> float:
-    """Memory that two steps need beyond a process that is ready to take them, in a process of its
-    own.
-    """
-    context = multiprocessing.get_context("spawn")
-    answer = context.SimpleQueue()
-    process = context.Process(target=_peak, args=(workload, contender, threads, answer))
+def peak_megabytes(name: str, contender: str, threads: int) -> float:
+    """Of two steps, in a process that branches off before torch has started a thread."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_peak, args=(name, contender, threads, sender))
     process.start()
-    process.join()
-    peak: float = answer.get()
+    sender.close()
+    try:
+        peak: float = receiver.recv()
+    finally:
+        process.join()
     return peak
 
 
+def rows_of(name: str, times: Mapping[str, float]) -> list[Row]:
+    """The figures of one architecture."""
+    faster = at_least(
+        f"Opacus over a clipped step, {name}",
+        times["opacus"] / times["record"],
+        2.5 if name == "cnn" else 2.0,
+        "× faster than Opacus",
+        floor=f"{times['opacus'] / times['plain']:.2f}: a plain step",
+    )
+    if name != "cnn":
+        return [faster]
+    return [
+        at_most(
+            "clipped step over plain step, cnn",
+            times["record"] / times["plain"],
+            1.5,
+            "plain steps",
+        ),
+        faster,
+    ]
+
+
+def curves_of(repeats: int, clock: Callable[[], float]) -> list[Curve]:
+    """A step of the paper's network against the size of its batch."""
+    times = [milliseconds("cnn", repeats, clock, records) for records in SIZES]
+    names = {"plain": "plain step", "opacus": "Opacus", "record": "Sumus"}
+    return [
+        Curve(
+            f"{word}, cnn",
+            "records a batch",
+            "ms a step",
+            SIZES,
+            tuple(round(each[contender], 3) for each in times),
+        )
+        for contender, word in names.items()
+    ]
+
+
 def main() -> None:
-    parser = argparse.ArgumentParser()
-    parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--repeats", type=int, default=10)
-    parser.add_argument("--workload", choices=tuple(WORKLOADS), action="append")
-    parser.add_argument("--clock", choices=("wall", "cpu"), default="wall")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--only", choices=tuple(ARCHITECTURES), action="append")
+    parser.add_argument("--no-memory", action="store_true", help="measure time only")
+    parser.add_argument("--quick", action="store_true", help="two repeats, time only, no curve")
     options = parser.parse_args()
+    if options.quick:
+        options.repeats, options.no_memory = 2, True
+    names = options.only or list(ARCHITECTURES)
+    peaks = (
+        {}
+        if options.no_memory
+        else {
+            name: {each: peak_megabytes(name, each, options.threads) for each in CONTENDERS}
+            for name in names
+        }
+    )
     torch.set_num_threads(options.threads)
     warnings.simplefilter("ignore")
-    line: dict[str, object] = {
-        "benchmark": "gradients",
-        "threads": options.threads,
-        "clock": options.clock,
-    }
-    clock = time.perf_counter if options.clock == "wall" else time.process_time
-    for workload in options.workload or WORKLOADS:
-        times, first = milliseconds(workload, options.repeats, clock)
-        line[f"{workload}_milliseconds"] = {name: round(value, 3) for name, value in times.items()}
-        for rounding in ("record", "sum"):
-            line[f"{workload}_{rounding}_over_plain"] = round(
-                times[rounding] / fastest(times, "plain"), 3
-            )
-            line[f"{workload}_opacus_over_{rounding}"] = round(
-                fastest(times, "opacus") / times[rounding], 2
-            )
-            line[f"{workload}_opacus_default_layout_over_{rounding}"] = round(
-                times["opacus"] / times[rounding], 2
-            )
-            line[f"{workload}_first_opacus_over_{rounding}"] = round(
-                fastest(first, "opacus") / first[rounding], 2
-            )
-        peaks = {
-            name: peak_megabytes(workload, name, options.threads)
-            for name in ("plain", "opacus", "record", "sum")
+    clock = time.process_time if options.threads == 1 else time.perf_counter
+    header = "".join(f"{each:>10}" for each in CONTENDERS)
+    print(f"{'ms a step':<14}{header}{'/plain':>9}{'Opacus/':>9}{'sum':>7}   peak MB of each")
+    rows, line = [], {}
+    for name in names:
+        times = milliseconds(name, options.repeats, clock)
+        line[name] = {
+            "milliseconds": {each: round(value, 3) for each, value in times.items()},
+            "megabytes": {each: round(value, 1) for each, value in peaks.get(name, {}).items()},
         }
-        line[f"{workload}_peak_megabytes"] = {
-            name: round(value, 1) for name, value in peaks.items()
-        }
-    print(json.dumps(line))
+        print(
+            f"{name:<14}"
+            + "".join(f"{times[each]:10.2f}" for each in CONTENDERS)
+            + f"{times['record'] / times['plain']:9.2f}{times['opacus'] / times['record']:9.2f}"
+            + f"{times['opacus'] / times['sum']:7.2f}   "
+            + "".join(f"{value:9.1f}" for value in peaks.get(name, {}).values()),
+            flush=True,
+        )
+        rows += rows_of(name, times)
+    curves = [] if options.quick or options.only else curves_of(options.repeats, clock)
+    print(last_line(rows, curves, benchmark="gradients", threads=options.threads, table=line))
 
 
 if __name__ == "__main__":

@@ -45,6 +45,7 @@ BENCHMARKS = (
 )
 
 ELSEWHERE = {
+    "architectures": "the networks of gradients.py",
     "drafted_plans": "accuracy of drafted plans",
     "input_proofs": "a prototype, for docs/protocol.md",
     "mutate": "make mutate",
