@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from sumus.errors import GuaranteeError, PlanError
-from sumus.gradients import PerRecordGradients, devices, images, layered
+from sumus.gradients import PerRecordGradients, convolutions, devices, layered, parts as made_parts
 from sumus.gradients.parts import Outer, Positions, Rows
 from sumus.plan import TrainingPlan
 from sumus.purity import Form
@@ -45,7 +45,7 @@ def crossed(monkeypatch) -> list[torch.device]:
     named = {"cpu": devices.PROCESSOR, "cuda": ELSEWHERE}
     monkeypatch.setattr("sumus.gradients.per_record.require_device", named.__getitem__)
     monkeypatch.setattr(devices.DevicePath, "bind", watched)
-    for module in (images, layered):
+    for module in (convolutions, layered, made_parts):
         monkeypatch.setattr(module, "by_own_loops", lambda tensor: False)
     return went
 

@@ -15,7 +15,7 @@ from torch.nn import functional
 
 from sumus.gradients import PerRecordGradients
 from sumus.gradients.parts import Rows, Tokens
-from sumus.purity import Lookup, Product, chunk_function, factor_names
+from sumus.purity import Lookup, Patches, Product, chunk_function, factor_names
 from sumus.training import flat_parameters, lora
 from support import module_zoo
 from support.module_zoo import VOCABULARY, Residual, TiedWeights, TokenLSTM, TokenTransformer
@@ -40,6 +40,24 @@ class Projected(nn.Module):
         return self.head(hidden.sum(1) / kept.sum(1, keepdim=True).clamp_min(1.0))
 
 
+class Filters(nn.Module):
+    """Convolutions: one with holes, one of a bare parameter, one used twice, one in groups."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv1d(2, 3, 2, padding=2, dilation=2)
+        self.bare = nn.Parameter(0.3 * torch.randn(4, 3, 1, 2))
+        self.twice = nn.Conv1d(4, 4, 3, padding=1, bias=False)
+        self.groups = nn.Conv1d(4, 4, 2, 2, groups=2)
+        self.norm, self.head = nn.GroupNorm(2, 4), nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        hidden = torch.tanh(self.first(x.unflatten(1, (2, 4))))
+        hidden = functional.conv2d(hidden[:, :, None], self.bare, stride=(1, 2))[:, :, 0]
+        hidden = self.norm(self.twice(torch.tanh(self.twice(hidden))))
+        return self.head(self.groups(functional.pad(hidden, (0, 1))).mean(2))
+
+
 def adapted() -> nn.Module:
     return lora(Projected(), rank=2, targets=["query", "value"], train=["head"])
 
@@ -51,6 +69,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], bool, dict[type, int]]] = {
     "recurrence": (TokenLSTM, True, {Lookup: 1, Product: 3}),
     "weights used twice": (TiedWeights, False, {Product: 2}),
     "residual": (Residual, False, {Product: 2}),
+    "filters": (Filters, False, {Patches: 2, Product: 1}),
 }
 
 

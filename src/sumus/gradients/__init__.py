@@ -14,12 +14,17 @@ A record's gradient has one of three shapes, and the sum is rounded in one of th
 A batch goes through the room like this: `per_record` (checks, chunks, threads) asks `examination`
 for the path of the model and for how many records may be computed at once; the path returns `parts`
 (`Outer`, `Rows`, `Tokens`, `Positions`: norms, truncated or weighted sums); `totals` clips and adds
-them with the loops of `kernels`. `layers` is the table of layers whose gradient is known (`LAYERS`),
-`images` has the loops of convolutions, `tokens` those of tables, `moments` and `scatter` those of
-normal equations, `losses` a user's own loss,
-`preconditioning` public maps in front of clipping, `tangents` and `stored_tangents` outputs and Jacobians
-as stored numbers, `frozen_front` the layers before any that is trained, `devices` lets a chain's passes run elsewhere, `threads` one torch thread a piece
-of work.
+them with the loops of `kernels`.
+
+A chain goes through `layered`: `layers` is the table of layers whose gradient is known (`LAYERS`),
+`passes` has those without parameters, `trunks` runs convolutions, activations and maxima of a record
+as one program. `convolutions` and `windows` say where the numbers of a convolution lie, `tiles` adds
+up products over such places. Any other model is recorded and goes through `vmapped`.
+
+`tokens` has the loops of tables, `moments` and `scatter` those of normal equations, `losses` a user's
+own loss, `preconditioning` public maps in front of clipping, `tangents` and `stored_tangents` outputs
+and Jacobians as stored numbers, `frozen_front` the layers before any that is trained, `devices` lets
+a chain's passes run elsewhere, `threads` one torch thread a piece of work.
 """
 
 from __future__ import annotations

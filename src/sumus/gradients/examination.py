@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Final, TypeVar, final
 
 import numpy as np
@@ -84,7 +85,7 @@ class ExaminedModel:
         self._lock = threading.Lock()
 
     def _on_device(self, layered: LayeredPath | None) -> DevicePath:
-        if layered is None:
+        if layered is None or not layered.on_devices:
             rule = 'must be "cpu" unless the model is a chain of Linear and Conv2d layers'
             raise PlanError("training.device", self.device.type, rule, 'Use "cpu".')
         return DevicePath(layered, self.device)
@@ -149,8 +150,6 @@ class ExaminedModel:
         outputs = self._outputs(form)
         y = made_up_labels(chunk, form, outputs).to(getattr(torch, self.loss.label_type))
         parameters = made_up_parameters(self._model)
-        if isinstance(path, VmapPath):
-            chunk = self.run([lambda: path.record(parameters, x, y)])[0]
         compute = self.computed_at(parameters, mapped)
 
         def isolated() -> bool:
@@ -158,14 +157,21 @@ class ExaminedModel:
                 [lambda: is_isolated(compute, x[:chunk], y[:chunk], company=self.kind.company())]
             )[0]
 
-        apart = (
-            verdict(self._model, ("isolated", form, chunk), isolated, loss=self._record_loss)
-            if isinstance(path, VmapPath) and mapped is None
-            else isolated()
-        )
-        if not apart:
-            chunk = 1
-            if isinstance(path, VmapPath):
+        if not isinstance(path, VmapPath):
+            chunk = chunk if isolated() else 1
+        else:
+            for aligned in (False, True):
+                record = partial(path.record, parameters, x, y, aligned=aligned)
+                chunk = self.run([record])[0]
+                key = ("isolated", form, chunk, aligned)
+                if (
+                    verdict(self._model, key, isolated, loss=self._record_loss)
+                    if mapped is None
+                    else isolated()
+                ):
+                    break
+            else:
+                chunk = 1
                 self.run([lambda: path.record(parameters, x[:1], y[:1])])
         other = self.kind.records(chunk, form, seed=3)
         self.run([lambda: _require_repeatable(compute, x[:chunk], other, y[:chunk])])

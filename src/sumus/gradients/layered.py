@@ -1,5 +1,5 @@
 """Per-record gradients of a chain of layers: one batched pass forward, one back to the layers'
-outputs, no gradient of any weight.
+outputs, no gradient of any weight that is summed over records.
 
 For a chain of layers of `LAYERS` with parameter-free layers between them, a record's gradient is
 made of what entered a layer and of the loss gradient at its output. Linear models need no backward
@@ -8,21 +8,25 @@ pass at all: the gradient at the outputs is all there is.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
-from typing import final
+from typing import Any, final
 
 import torch
 from torch import nn
 
-from sumus.gradients.images import Maximum, Window, by_own_loops
-from sumus.gradients.layers import LAYERS, LayerGradient, Weights, pair
-from sumus.gradients.parts import ChunkGradients, Part
+from sumus.gradients.layers import LAYERS, LayerGradient, Weights
+from sumus.gradients.parts import ChunkGradients, Part, Rows
+from sumus.gradients.passes import Pass, pass_through
 from sumus.gradients.preconditioning import PublicMap
-from sumus.purity import fresh_chain, layers_of
+from sumus.gradients.tiles import by_own_loops
+from sumus.gradients.trunks import Trunk
+from sumus.purity import fresh_chain, layers_of, require_precision
 from sumus.tasks import Loss
 
 __all__ = ["LayeredPath"]
+
+_Factors = tuple[LayerGradient, torch.Tensor, torch.Tensor, torch.Size]
 
 
 @final
@@ -32,10 +36,15 @@ class LayeredPath:
     Args:
         steps: a layer without parameters, or the gradient of one with some, in order.
         loss: at the chain's outputs.
+        trunk: that does the first steps at once on the processor.
+        behind: how many they are.
     """
 
-    def __init__(self, steps: Sequence[nn.Module | LayerGradient], loss: Loss) -> None:
+    def __init__(
+        self, steps: Sequence[Pass | LayerGradient], loss: Loss, trunk: Trunk | None, behind: int
+    ) -> None:
         self._steps, self._loss = tuple(steps), loss
+        self._trunk, self._behind = trunk, behind
         self._layers = [step for step in steps if isinstance(step, LayerGradient)]
         self.dimension = sum(layer.size for layer in self._layers)
         linear = len(self._layers) == 1 and type(steps[-1]) is LAYERS[nn.Linear]
@@ -51,11 +60,12 @@ class LayeredPath:
         chain = fresh_chain(model)
         if chain is None:
             return None
-        steps: list[nn.Module | LayerGradient] = []
+        steps: list[Pass | LayerGradient] = []
         start = 0
-        for layer in layers_of(chain):
+        layers = list(layers_of(chain))
+        for layer in layers:
             if not any(True for _ in layer.parameters()):
-                steps.append(layer)
+                steps.append(pass_through(layer))
                 continue
             kind = LAYERS.get(type(layer))
             if kind is None:
@@ -73,18 +83,38 @@ class LayeredPath:
             or any(not parameter.requires_grad for parameter in model.parameters())
         ):
             return None
-        return cls(steps, loss)
+        return cls(steps, loss, *Trunk.of(layers, require_precision(model)))
 
     def bind(self, parameters: torch.Tensor, mapped: PublicMap | None = None) -> ChunkGradients:
         """The gradients of any chunk at these parameters, one part or two per layer that has some,
         in flat order; behind a public map one part per layer, in the map's order.
         """
         pieces = [layer.unpack(parameters) for layer in self._layers]
-        return (
-            partial(self._parts, pieces)
-            if mapped is None
-            else partial(self._mapped, pieces, mapped)
+        if mapped is not None:
+            return partial(self._mapped, pieces, mapped)
+        if self._trunk is not None and by_own_loops(parameters):
+            return partial(self._behind_trunk, self._trunk, self._trunk.weights(parameters), pieces)
+        return partial(self._parts, pieces)
+
+    def _behind_trunk(
+        self,
+        trunk: Trunk,
+        weights: torch.Tensor,
+        pieces: Sequence[Weights],
+        x: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        ghost: bool,
+    ) -> list[Part]:
+        """The trunk's parameters as one part of stored rows, those of the other layers as they
+        are.
+        """
+        kept, hidden = trunk.forward(x, weights)
+        first = sum(isinstance(step, LayerGradient) for step in self._steps[: self._behind])
+        factors, flow = self._there_and_back(
+            self._steps[self._behind :], pieces[first:], hidden, y, whole=True
         )
+        return [Rows(trunk.rows(kept, flow, weights, x.shape)), *_parts_of(factors, ghost=ghost)]
 
     def _mapped(
         self,
@@ -99,45 +129,59 @@ class LayeredPath:
         changes nothing.
         """
         return [
-            mapped.part(layer.start, layer.whole(entered, delta))
-            for layer, entered, delta in self._factors(pieces, x, y)
+            mapped.part(layer.start, layer.whole(entered, delta, shape))
+            for layer, entered, delta, shape in self._there_and_back(self._steps, pieces, x, y)[0]
         ]
 
     def _parts(
         self, pieces: Sequence[Weights], x: torch.Tensor, y: torch.Tensor, *, ghost: bool
     ) -> list[Part]:
         """The parts of each layer."""
-        return [
-            part
-            for layer, entered, delta in self._factors(pieces, x, y)
-            for part in layer.parts(entered, delta, ghost=ghost)
-        ]
+        return _parts_of(self._there_and_back(self._steps, pieces, x, y)[0], ghost=ghost)
 
-    def _factors(
-        self, pieces: Sequence[Weights], x: torch.Tensor, y: torch.Tensor
-    ) -> Iterator[tuple[LayerGradient, torch.Tensor, torch.Tensor]]:
-        """Forward through the chain and back to the outputs of its layers: what entered each, and
-        the loss gradient at its output.
+    def _there_and_back(
+        self,
+        steps: Sequence[Pass | LayerGradient],
+        pieces: Sequence[Weights],
+        hidden: torch.Tensor,
+        y: torch.Tensor,
+        *,
+        whole: bool = False,
+    ) -> tuple[list[_Factors], torch.Tensor]:
+        """Forward through steps of the chain and back to the outputs of its layers: what entered
+        each, the loss gradient at its output, and the shape of its input; and the gradient at the
+        last step that was reached.
+
+        Args:
+            whole: whether to go back through all steps; otherwise to the first layer's output.
         """
-        entered: list[torch.Tensor] = []
-        outputs: list[torch.Tensor] = []
+        kept: list[Any] = []
         weights = iter(pieces)
-        hidden = x
-        with torch.enable_grad():
-            for step in self._steps:
-                if isinstance(step, nn.Module):
-                    hidden = _pass_through(step, hidden)
-                    continue
-                what_entered, hidden = step.apply(hidden, next(weights))
-                if not hidden.requires_grad and step is not self._layers[-1]:
-                    hidden.requires_grad_()
-                entered.append(what_entered.detach())
-                outputs.append(hidden)
-        gradient = self._loss.output_gradient(hidden.detach(), y)
-        deltas: Sequence[torch.Tensor] = [gradient]
-        if hidden.requires_grad:
-            deltas = torch.autograd.grad(hidden, outputs, gradient)
-        return zip(self._layers, entered, deltas, strict=True)
+        for step in steps:
+            if isinstance(step, LayerGradient):
+                own, shape = next(weights), hidden.shape
+                entered, hidden = step.apply(hidden, own)
+                kept.append((own, entered, shape))
+            else:
+                hidden, left = step.forward(hidden)
+                kept.append(left)
+        flow = self._loss.output_gradient(hidden, y)
+        factors: list[_Factors] = []
+        for step, left in zip(reversed(steps), reversed(kept), strict=True):
+            if not isinstance(step, LayerGradient):
+                flow = step.back(flow, left)
+                continue
+            own, entered, shape = left
+            factors.append((step, entered, flow, shape))
+            if step is self._layers[0] and not whole:
+                break
+            flow = step.back(flow, own, shape)
+        return factors[::-1], flow
+
+    @property
+    def on_devices(self) -> bool:
+        """Whether other devices than the processor can compute it."""
+        return all(layer.on_devices for layer in self._layers)
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
         """From the order of the parts to the flat order of the model, in place."""
@@ -146,18 +190,9 @@ class LayeredPath:
         return vector
 
 
-def _pass_through(layer: nn.Module, hidden: torch.Tensor) -> torch.Tensor:
-    """A layer without parameters; the common kind of maximum in our own loops."""
-    if (
-        isinstance(layer, nn.MaxPool2d)
-        and by_own_loops(hidden)
-        and hidden.dim() == 4
-        and not layer.ceil_mode
-        and not layer.return_indices
-    ):
-        window = Window(pair(layer.kernel_size), pair(layer.stride), pair(layer.padding))
-        if window.padding == (0, 0) and pair(layer.dilation) == (1, 1):
-            pooled: torch.Tensor = Maximum.apply(hidden, window)  # type: ignore[no-untyped-call]
-            return pooled
-    passed: torch.Tensor = layer(hidden)
-    return passed
+def _parts_of(factors: Sequence[_Factors], *, ghost: bool) -> list[Part]:
+    return [
+        part
+        for layer, entered, delta, shape in factors
+        for part in layer.parts(entered, delta, shape, ghost=ghost)
+    ]

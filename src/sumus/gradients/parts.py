@@ -22,6 +22,7 @@ from typing import Protocol, final
 import numpy as np
 import numpy.typing as npt
 import torch
+from torch.nn import functional
 
 from sumus.gradients.kernels import (
     SMALLEST_SQUARE,
@@ -33,9 +34,19 @@ from sumus.gradients.kernels import (
     outer_norms2,
     row_norms2,
 )
+from sumus.gradients.tiles import LINE, Sums, by_own_loops, write_products
 from sumus.gradients.tokens import Tokens
 
-__all__ = ["ChunkGradients", "Outer", "Part", "Positions", "Rows", "Tokens", "products"]
+__all__ = [
+    "ChunkGradients",
+    "Outer",
+    "Part",
+    "Positions",
+    "Rows",
+    "Tokens",
+    "kept_as_factors",
+    "products",
+]
 
 Scale = npt.NDArray[np.float64]
 Slots = npt.NDArray[np.int64]
@@ -217,26 +228,47 @@ class Positions:
 Part = Outer | Rows | Tokens | Positions
 
 
-def products(
-    deltas: torch.Tensor, inputs: torch.Tensor, *, width: int, bias: bool, ghost: bool
-) -> list[Part]:
-    """Σ_p δ_jp ⊗ [a_jp, 1] in the form that costs least: factors, or stored rows.
-
-    Args:
-        deltas: (records, positions, outputs).
-        inputs: (records, positions, at least `width`).
-        width: of what entered; the rest is there for alignment.
-        ghost: whether factors over positions may be kept, for sums that are rounded once.
-    """
-    positions, outputs = deltas.shape[1:]
+def kept_as_factors(positions: int, width: int, outputs: int) -> bool:
+    """Whether factors over positions cost less than stored rows, where sums are rounded once."""
     # multiplications per record: products among positions and a sum, both in float64, against one
     # gradient and passes over it
     ghost_cost = 2 * positions * (positions * (width + outputs) + width * outputs)
     cheaper = ghost_cost < (positions + _STORED_PASS_COST) * width * outputs
-    if ghost and cheaper and positions <= _MOST_GHOST_POSITIONS:
-        return [Positions(deltas, inputs[..., :width], bias)]
-    weights = Rows(torch.bmm(deltas.transpose(1, 2), inputs)[..., :width].flatten(1))
+    return cheaper and positions <= _MOST_GHOST_POSITIONS
+
+
+def products(deltas: torch.Tensor, inputs: torch.Tensor, *, bias: bool, ghost: bool) -> list[Part]:
+    """Σ_p δ_jp ⊗ [a_jp, 1] in the form that costs least: factors, or stored rows.
+
+    Args:
+        deltas: (records, positions, outputs).
+        inputs: (records, positions, width).
+        ghost: whether factors over positions may be kept, for sums that are rounded once.
+    """
+    if ghost and kept_as_factors(deltas.shape[1], inputs.shape[2], deltas.shape[2]):
+        return [Positions(deltas, inputs, bias)]
+    weights = Rows(_summed_products(deltas, inputs))
     return [weights, Rows(deltas.sum(1))] if bias else [weights]
+
+
+def _summed_products(deltas: torch.Tensor, inputs: torch.Tensor) -> torch.Tensor:
+    """(records, outputs · width) of Σ_p δ_jp ⊗ a_jp."""
+    if not by_own_loops(deltas):
+        return torch.bmm(deltas.transpose(1, 2), inputs).flatten(1)
+    (records, positions, outputs), width = deltas.shape, inputs.shape[2]
+    surplus = -width % (LINE // inputs.element_size())
+    wide = width + surplus
+    entered = functional.pad(inputs, (0, surplus)) if surplus else inputs.contiguous()
+    rows = deltas.new_empty(records, outputs * wide)
+    rows_at, terms = np.arange(outputs), np.arange(positions)
+    write_products(
+        deltas.contiguous().flatten(1).numpy(),
+        entered.flatten(1).numpy(),
+        np.zeros(wide, rows.numpy().dtype),
+        rows.numpy(),
+        *Sums.of(rows_at, rows_at * wide, terms * outputs, terms * wide),
+    )
+    return rows.view(records, outputs, wide)[..., :width].flatten(1)
 
 
 class ChunkGradients(Protocol):

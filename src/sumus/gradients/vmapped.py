@@ -2,10 +2,10 @@
 all of a chunk at once in practice.
 
 What runs is a recording of `vmap(grad(loss))` on made-up records: torch's own operators, none of
-the module's Python code. Where the gradient of a parameter is a product over positions or a lookup
-in a table, the recording returns its factors (`purity.undone`), which become the parts that chains
-of layers have: a linear layer, a projection of attention or a cell of a recurrence costs what it
-costs in a chain, and a table what the tokens of a record touch of it.
+the module's Python code. Where the gradient of a parameter is a product over positions or patches or
+a lookup in a table, the recording returns its factors (`purity.undone`), which become the parts that
+chains of layers have: a linear layer, a projection of attention, a cell of a recurrence or the weights
+of a convolution cost what they cost in a chain, and a table what the tokens of a record touch of it.
 """
 
 from __future__ import annotations
@@ -19,12 +19,15 @@ from torch import nn
 from torch.func import grad
 
 from sumus.errors import GuaranteeError
+from sumus.gradients.convolutions import outputs_first, outputs_last, weight_gradients
 from sumus.gradients.parts import ChunkGradients, Outer, Part, Rows, Tokens, products
 from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_torch_thread
+from sumus.gradients.windows import Window
 from sumus.purity import (
     ChunkFunction,
     Lookup,
+    Patches,
     RecordLoss,
     call_with,
     certified_gradients,
@@ -55,6 +58,12 @@ class VmapPath:
             for name, parameter in model.named_parameters()
             if parameter.requires_grad
         }
+        # known before anything is recorded: sums of all recordings have one order
+        self._filters = frozenset(
+            f"{name}.weight" if name else "weight"
+            for name, module in model.named_modules()
+            if type(module) in (nn.Conv1d, nn.Conv2d, nn.Conv3d)
+        ) & set(self._shapes)
         self.dimension = sum(shape.numel() for shape in self._shapes.values())
         # rows may have to be stored, of tables only what tokens touch; activations are counted when
         # they are recorded
@@ -69,9 +78,14 @@ class VmapPath:
             tuple[ChunkFunction, tuple[torch.Tensor, ...], list[torch.Tensor]] | None
         ) = None
 
-    def record(self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor) -> int:
+    def record(
+        self, parameters: torch.Tensor, x: torch.Tensor, y: torch.Tensor, *, aligned: bool = False
+    ) -> int:
         """Record the gradients of made-up chunks; returns how many records a chunk may have: as
         many, or those that fit into memory, or one.
+
+        Args:
+            aligned: whether products are filled up to widths at which rows are treated alike.
         """
 
         def record_loss(
@@ -87,6 +101,7 @@ class VmapPath:
             weights,
             *(x, y),
             most_bytes=self._most_bytes,
+            aligned=aligned,
         )
         rows = (x[: recorded.chunk].clone(), y[: recorded.chunk].clone())
         self._recorded[rows[0].shape, rows[1].shape, rows[0].dtype] = recorded
@@ -145,29 +160,44 @@ class VmapPath:
         *,
         ghost: bool,
     ) -> list[Part]:
-        """A part per parameter, in flat order; behind a public map one stored row per record."""
+        """A part per parameter, in flat order but for filters, whose outputs come last; behind a
+        public map one stored row per record, in flat order.
+        """
         recorded = self._recorded[x.shape, y.shape, x.dtype]
         results = recorded(pieces, x, y)
         parts: list[Part] = []
         for name in self._shapes:
             how = recorded.undone.get(name)
             if how is None:
-                parts.append(Rows(results[name].reshape(len(x), -1)))
+                rows = results[name].reshape(len(x), -1)
+                turned = mapped is None and name in self._filters
+                parts.append(Rows(outputs_last(rows, self._shapes[name]) if turned else rows))
                 continue
             deltas, others = (results[factor] for factor in factor_names(name))
             if isinstance(how, Lookup):
                 parts.append(Tokens.of(deltas, others, rows=how.rows, padding=how.padding))
+            elif isinstance(how, Patches):
+                kernel = tuple(self._shapes[name][2:])
+                window = Window(kernel, how.stride, how.padding, how.dilation)
+                rows = weight_gradients(window, others[:, 0], deltas[:, 0])
+                in_place = mapped is None and name in self._filters
+                parts.append(Rows(rows if in_place else outputs_first(rows, self._shapes[name])))
             elif deltas.shape[1] == 1:
                 parts.append(Outer(deltas[:, 0].contiguous(), others[:, 0].contiguous(), False))
             else:
-                width = others.shape[2]
                 factors = ghost and mapped is None
-                parts += products(deltas, others, width=width, bias=False, ghost=factors)
+                parts += products(deltas, others, bias=False, ghost=factors)
         if mapped is None:
             return parts
         rows = torch.cat([part.as_rows() for part in parts], dim=1)
         return [mapped.part(0, Rows(rows))]
 
     def restore(self, vector: torch.Tensor) -> torch.Tensor:
-        """Rows are in flat order already."""
+        """From the order of the parts to the flat order of the model, in place."""
+        start = 0
+        for name, shape in self._shapes.items():
+            if name in self._filters:
+                part = vector[start : start + shape.numel()]
+                part.copy_(outputs_first(part[None], shape)[0])
+            start += shape.numel()
         return vector

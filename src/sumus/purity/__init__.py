@@ -12,7 +12,7 @@ graph of torch operators, and only that graph touches real records:
 | caches that depend on a record's shape are filled before | `warm_up` |
 | one record's operators are recorded, each allowed, each constant owned | `recording`, `effects`, `constants` |
 | last products of gradients are left undone, memory is counted | `undone`, `memory` |
-| the recording is made to take chunks | `chunks` |
+| the recording is made to take chunks, products at wider widths where rows would differ | `chunks`, `aligned` |
 | a loss of a user's own: one number, pure, of several records their sum or mean | `own_loss` |
 | all of this once per module, loss and form | `certified` |
 | the machine is tested: a record's bits do not depend on its company | `isolation` |
@@ -68,6 +68,7 @@ if TYPE_CHECKING:
     from sumus.purity.stateless import call_with as call_with, named_parameters as named_parameters
     from sumus.purity.undone import (
         Lookup as Lookup,
+        Patches as Patches,
         Product as Product,
         factor_names as factor_names,
     )
@@ -84,5 +85,5 @@ __getattr__, __dir__, __all__ = door(
     own_model="own_copy released_model require_precision",
     recording="first_line operators_only",
     stateless="call_with named_parameters",
-    undone="Lookup Product factor_names",
+    undone="Lookup Patches Product factor_names",
 )

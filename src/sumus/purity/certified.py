@@ -212,6 +212,7 @@ def certified_gradients(
     weights: Weights,
     *rows: torch.Tensor,
     most_bytes: int | None = None,
+    aligned: bool = False,
 ) -> ChunkFunction:
     """The recorded per-record gradients of a model for chunks like the made-up one, in factors where
     they are products (`undone`); call `examine` first.
@@ -219,12 +220,15 @@ def certified_gradients(
     Args:
         most_bytes: that a chunk's results may take while it runs; a smaller chunk is recorded if
             the made-up one would need more.
+        aligned: whether products are filled up to widths at which rows are treated alike.
     """
-    key = ("gradients", tuple((row.shape, row.dtype) for row in rows), most_bytes)
+    key = ("gradients", tuple((row.shape, row.dtype) for row in rows), most_bytes, aligned)
     return _kept(
         model,
         key,
-        lambda: chunk_function(single, weights, *rows, factors=True, most_bytes=most_bytes),
+        lambda: chunk_function(
+            single, weights, *rows, factors=True, most_bytes=most_bytes, aligned=aligned
+        ),
         loss,
     )
 

@@ -11,6 +11,7 @@ nothing else of it: no hooks, no replaced methods, none that are added later.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 from torch import nn
 from torch.nn.modules.module import _has_any_global_hook
@@ -18,13 +19,19 @@ from torch.nn.modules.module import _has_any_global_hook
 __all__ = ["fresh_chain", "is_chain", "layers_of"]
 
 _PARAMETER_FREE = (
+    nn.AdaptiveAvgPool1d,
     nn.AdaptiveAvgPool2d,
+    nn.AdaptiveAvgPool3d,
+    nn.AvgPool1d,
     nn.AvgPool2d,
+    nn.AvgPool3d,
     nn.ELU,
     nn.GELU,
     nn.Identity,
     nn.LeakyReLU,
+    nn.MaxPool1d,
     nn.MaxPool2d,
+    nn.MaxPool3d,
     nn.ReLU,
     nn.SELU,
     nn.SiLU,
@@ -32,6 +39,7 @@ _PARAMETER_FREE = (
     nn.Softplus,
     nn.Tanh,
 )
+_CONVOLUTIONS = (nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _PLAIN = (bool, int, float, str, type(None))
 _NOT_SETTINGS = frozenset({*vars(nn.Module()), "_compiled_call_impl"})
 
@@ -102,7 +110,7 @@ def _known(layer: nn.Module) -> bool:
         type(layer) in _PARAMETER_FREE
         or type(layer) is nn.Linear
         or (type(layer) is nn.Flatten and layer.start_dim == 1 and layer.end_dim == -1)
-        or (type(layer) is nn.Conv2d and _common(layer))
+        or (type(layer) in _CONVOLUTIONS and _common(layer))
     )
 
 
@@ -120,11 +128,11 @@ def _fresh(layer: nn.Module) -> nn.Module:
     return copied.train(layer.training)
 
 
-def _common(layer: nn.Conv2d) -> bool:
-    """Whether a convolution looks at patches of neighbouring pixels, across all channels."""
+def _common(layer: nn.Module) -> bool:
+    """Whether a convolution looks across all channels, with zeros around what it looks at."""
+    settings: Any = layer
     return (
-        layer.groups == 1
-        and layer.dilation == (1, 1)
-        and layer.padding_mode == "zeros"
-        and not isinstance(layer.padding, str)
+        settings.groups == 1
+        and settings.padding_mode == "zeros"
+        and not isinstance(settings.padding, str)
     )

@@ -110,5 +110,6 @@ def bits_of(tensors: Sequence[torch.Tensor]) -> bytes:
     digest = hashlib.blake2b()
     for tensor in tensors:
         digest.update(f"{tuple(tensor.shape)}{tensor.dtype}".encode())
-        digest.update(tensor.detach().flatten().view(torch.uint8).numpy().data)
+        row = tensor.detach().clone(memory_format=torch.contiguous_format).flatten()
+        digest.update(row.view(torch.uint8).numpy().data)
     return digest.digest()

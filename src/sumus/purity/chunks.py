@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import final
 
 import torch
-from torch.func import vmap
+from torch.func import functionalize, vmap
 
 from sumus.errors import GuaranteeError
 from sumus.purity.recording import Recorded, record
@@ -84,6 +85,7 @@ def chunk_function(
     what: str = "model",
     factors: bool = False,
     most_bytes: int | None = None,
+    aligned: bool = False,
 ) -> ChunkFunction:
     """Record a function of one record for chunks like the made-up one; for single records if `vmap`
     cannot take its operators together.
@@ -98,6 +100,7 @@ def chunk_function(
         factors: whether factors are returned where the last operator is a product (`undone`).
         most_bytes: that a chunk's results may take while it runs; a smaller chunk is recorded if
             the made-up one would need more.
+        aligned: whether products are filled up to widths at which rows are treated alike.
     """
 
     def untouched(shared: Weights, *parts: torch.Tensor) -> dict[str, torch.Tensor]:
@@ -113,8 +116,10 @@ def chunk_function(
         rows = tuple(row[:fitting].clone() for row in rows)
     plain = one.in_plain_layout().operators
 
-    def together(shared: Weights, *batch: torch.Tensor) -> dict[str, torch.Tensor]:
-        by_record = vmap(plain, in_dims=(None, *(0 for _ in batch)), randomness="error")
+    def together(
+        operators: Single, shared: Weights, *batch: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        by_record = vmap(operators, in_dims=(None, *(0 for _ in batch)), randomness="error")
         found: dict[str, torch.Tensor] = by_record(shared, *batch)
         return found
 
@@ -124,12 +129,16 @@ def chunk_function(
             for name, part in one.operators(shared, *(row[0] for row in batch)).items()
         }
 
-    if not one.looks_across:
+    # operators that write into what is shared by all records (a recurrence into its first state)
+    # have no rule for batches; the same ones without writing have
+    for operators in () if one.looks_across else (plain, functionalize(plain, remove="mutations")):
         try:
-            recorded = record(together, dict(weights), *rows, what=what)
+            recorded = record(partial(together, operators), dict(weights), *rows, what=what)
+            if aligned:
+                recorded = record(recorded.aligned, dict(weights), *rows, what=what)
             return ChunkFunction(recorded, weights, rows, undone)
         except GuaranteeError:
-            pass  # an operator without a rule for batches
+            continue  # an operator without a rule for batches
     first = tuple(row[:1].clone() for row in rows)
     return ChunkFunction(record(alone, dict(weights), *first, what=what), weights, first, undone)
 

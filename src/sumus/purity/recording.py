@@ -21,6 +21,7 @@ import torch
 from torch.fx import Graph, GraphModule
 
 from sumus.errors import GuaranteeError
+from sumus.purity.aligned import with_aligned_products
 from sumus.purity.checks import bits_of
 from sumus.purity.constants import Constants
 from sumus.purity.effects import looks_across, refuse_effects, without_stale_memory
@@ -81,6 +82,12 @@ class Recorded:
         """The same function without the last product of its results (`undone`)."""
         graph, undone = leave_undone(self._graph)
         return (Recorded(graph, self._what), undone) if undone else (self, undone)
+
+    def aligned(self, *arguments: Any) -> Any:
+        """What the function returns, computed with products of wider matrices (`aligned`); to be
+        recorded again.
+        """
+        return with_aligned_products(self._graph)(*arguments)
 
     @property
     def peak_bytes(self) -> int:

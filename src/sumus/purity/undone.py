@@ -4,18 +4,20 @@ A weight matrix that is applied to every position p of a record has the gradient
 
     G = Σ_p δ_p ⊗ a_p        aten.mm of the gradient δ at its outputs and of what entered it, a
 
-and a table in which tokens are looked up has gradient δ_p in row token_p. Both are the last
-operators of a recording of `grad(loss)`, whatever the module looks like: attention, recurrence,
-weights that are used twice. The recording returns their factors instead, which are much smaller,
-and whoever needs norms and sums takes them from there.
+a convolution has the same sum over patches of what entered, and a table in which tokens are looked
+up has gradient δ_p in row token_p. All are the last operators of a recording of `grad(loss)`, whatever
+the module looks like: attention, recurrence, weights that are used twice. The recording returns their
+factors instead, which are much smaller, and whoever needs norms and sums takes them from there.
 
     graph, undone = leave_undone(graph)
     undone["table.weight"]                       # Lookup(rows=30522, padding=0)
     undone["layer.weight"]                       # Product()
+    undone["filters.weight"]                     # Patches(stride=(1, 1), padding=(0, 0), …)
 """
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, cast, final
@@ -25,7 +27,7 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _PyTreeCodeGen
 from torch.utils import _pytree as pytree
 
-__all__ = ["Lookup", "Product", "Undone", "factor_names", "leave_undone"]
+__all__ = ["Lookup", "Patches", "Product", "Undone", "factor_names", "leave_undone"]
 
 _aten = torch.ops.aten
 _SAME = (_aten.alias.default, _aten.detach.default, _aten.clone.default)
@@ -40,8 +42,11 @@ _DROPPED = frozenset(
         _aten.mm.default,
         _aten.add.Tensor,
         _aten.embedding_dense_backward.default,
+        _aten.convolution_backward.default,
+        operator.getitem,
     )
 )
+_MASK = 10  # among the arguments of a convolution's gradients: which of them are computed
 
 
 @final
@@ -64,7 +69,25 @@ class Lookup:
     padding: int
 
 
-Undone = Mapping[str, Product | Lookup]
+@final
+@dataclass(frozen=True)
+class Patches:
+    """Σ_p δ_p ⊗ patch_p of a convolution across all channels, with factors (1, outputs, sides …) and
+    (1, channels, sides …).
+
+    Args:
+        stride: from one patch to the next.
+        padding: zeros around what entered.
+        dilation: from one number of a patch to the next.
+    """
+
+    stride: tuple[int, ...]
+    padding: tuple[int, ...]
+    dilation: tuple[int, ...]
+
+
+How = Product | Lookup | Patches
+Undone = Mapping[str, How]
 
 
 def factor_names(name: str) -> tuple[str, str]:
@@ -87,9 +110,9 @@ def leave_undone(graph: GraphModule) -> tuple[GraphModule, Undone]:
         return graph, {}
     gradients = pytree.tree_unflatten(list(results), cast(Any, codegen.pytree_info.out_spec))
     returned: dict[str, Any] = {}
-    undone: dict[str, Product | Lookup] = {}
+    undone: dict[str, How] = {}
     for name, node in gradients.items():
-        factors = _lookup(copied, node) or _product(copied, node)
+        factors = _lookup(copied, node) or _patches(copied, node) or _product(copied, node)
         if factors is None:
             returned[name] = node
             continue
@@ -118,6 +141,32 @@ def _lookup(graph: Graph, node: Node) -> tuple[Lookup, Node, Node] | None:
         Lookup(int(rows), int(padding)),
         graph.call_function(_aten.reshape.default, (_as_used(graph, delta, node), [-1, width])),
         graph.call_function(_aten.reshape.default, (_as_used(graph, tokens, node), [-1])),
+    )
+
+
+def _patches(graph: Graph, node: Node) -> tuple[Patches, Node, Node] | None:
+    """The factors of a gradient at the weights of a convolution, which is not computed any more."""
+    while node.target in _SAME:
+        node = node.all_input_nodes[0]
+    if node.target is not operator.getitem or node.args[1] != 1:
+        return None
+    gradients = cast(Node, node.args[0])
+    if gradients.target is not _aten.convolution_backward.default or gradients.kwargs:
+        return None
+    delta, entered, weight, _, stride, padding, dilation, *turned, mask = gradients.args
+    if (
+        list(turned[:1]) != [False]
+        or turned[2] != 1
+        or len(_shape(node)) != len(_shape(cast(Node, weight)))
+    ):
+        return None  # transposed, or in groups
+    wanted = list(cast(list[bool], mask))
+    gradients.update_arg(_MASK, [wanted[0], False, wanted[2]])
+    numbers = cast(Any, (stride, padding, dilation))
+    return (
+        Patches(*(tuple(int(side) for side in each) for each in numbers)),
+        _as_used(graph, cast(Node, delta), gradients),
+        _as_used(graph, cast(Node, entered), gradients),
     )
 
 
