@@ -11,15 +11,14 @@ measures are not in the floor.
 
 A search of 50 runs of `sumus tune` on the digits stands beside 50 trials of Optuna with
 scikit-learn's logistic regression by stochastic gradients on the same records: no silos, no noise,
-no secure sums. Both are processes of their own, processor time from beginning to end. What is not
-installed is left out. Ends with one JSON line.
+no secure sums. All are processes of their own, processor time from beginning to end; memory is the
+peak resident set. What is not installed is left out. Ends with one JSON line.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
-import resource
 import subprocess
 import sys
 import tempfile
@@ -59,22 +58,23 @@ print(study.best_value)
 """
 
 
-def processor_seconds(arguments: list[str], folder: Path) -> float:
-    """Of a Python process from beginning to end, its threads and children included."""
-    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+def measured(arguments: list[str], folder: Path) -> tuple[float, int]:
+    """Processor seconds and peak bytes of a Python process from beginning to end."""
     environment = os.environ | {"XDG_STATE_HOME": str(folder), "PYTHONPATH": str(ROOT / "src")}
-    done = subprocess.run(
-        [sys.executable, *arguments],
-        cwd=folder,
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode:
-        sys.exit(f"{' '.join(arguments[:4])}: {done.stderr.strip()[-500:]}")
-    after = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    with tempfile.TemporaryFile() as said:
+        process = subprocess.Popen(
+            [sys.executable, *arguments],
+            cwd=folder,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=said,
+        )
+        _, status, used = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        said.seek(0)
+        if process.returncode:
+            sys.exit(f"{' '.join(arguments[:4])}: {said.read().decode().strip()[-500:]}")
+    return used.ru_utime + used.ru_stime, 1024 * used.ru_maxrss
 
 
 def least_seconds(work: Callable[[], object], repeats: int = 3) -> float:
@@ -110,8 +110,10 @@ def reading_seconds(name: str) -> float:
     )
 
 
-def floor(name: str, folder: Path) -> dict[str, float]:
-    """Seconds that a run of a shipped plan cannot do without, by what they are for."""
+def floor(name: str, folder: Path) -> tuple[dict[str, float], int]:
+    """Seconds that a run of a shipped plan cannot do without, by what they are for, and the bytes of
+    its records behind the features.
+    """
     plan = TrainingPlan.load(ROOT / "plans" / f"{name}.toml")
     data = load(plan)
     features = PublicFeatures.of(plan, data.shape)
@@ -126,42 +128,54 @@ def floor(name: str, folder: Path) -> dict[str, float]:
         features(sample[:100])
         made = least_seconds(lambda: features(sample)) / len(sample) * (train + test)
     read = 4 * width * (2 * train + test) / speed
-    return {
-        "libraries": processor_seconds(["-c", "import torch, numba"], folder),
+    seconds = {
+        "libraries": measured(["-c", "import torch, numba"], folder)[0],
         "reading": reading_seconds(name),
         "features": made,
         "arithmetic": plan.federation.rounds * read,
     }
+    return seconds, 4 * width * (train + test)
 
 
-def run_row(title: str, name: str, folder: Path) -> Row | None:
-    """A shipped plan, end to end; None where its data is not here."""
+def run_rows(title: str, name: str, folder: Path) -> list[Row]:
+    """A shipped plan, end to end; nothing where its data is not here."""
     try:
-        least = floor(name, folder)
+        least, encoded = floor(name, folder)
     except DataError as missing:
         print(f"not measured: {title}: {missing}")
-        return None
+        return []
     plan = str(ROOT / "plans" / f"{name}.toml")
     run = ["-m", "sumus", "train", plan, "--no-report", "--no-ledger", "--out", str(folder)]
-    took, bottom = processor_seconds(run, folder), sum(least.values())
+    (took, peak), bottom = measured(run, folder), sum(least.values())
     spent = ", ".join(f"{part} {seconds:.1f} s" for part, seconds in least.items())
     print(f"{title}: {took:.1f} s, floor {bottom:.1f} s ({spent})", flush=True)
-    return at_most(
-        f"whole run over its floor: {title}",
-        took / bottom,
-        2.0,
-        "floors",
-        floor=f"{bottom:.1f} s: {spent}",
-        where=f"{took:.1f} s in all",
-    )
+    print(f"{title}: peak {peak / 1e9:.2f} GB, encoded {encoded / 1e9:.2f} GB", flush=True)
+    return [
+        at_most(
+            f"whole run over its floor: {title}",
+            took / bottom,
+            2.0,
+            "floors",
+            floor=f"{bottom:.1f} s: {spent}",
+            where=f"{took:.1f} s in all",
+        ),
+        at_most(
+            f"peak memory over the encoded records: {title}",
+            peak / encoded,
+            1.5,
+            "×",
+            floor="1: the records behind their features",
+            where="records before and behind their features, at the same time",
+        ),
+    ]
 
 
 def search_row(folder: Path) -> Row:
     """50 runs of a search on the digits, and 50 trials without silos, noise and protocol."""
     plan = str(ROOT / "src" / "sumus" / "plan" / "plans" / "digits.toml")
     search = ["-m", "sumus", "tune", plan, "--runs", "50", "--no-prune", "--out"]
-    ours = processor_seconds([*search, str(folder / "search")], folder)
-    theirs = processor_seconds(["-c", OPTUNA], folder)
+    ours, _ = measured([*search, str(folder / "search")], folder)
+    theirs, _ = measured(["-c", OPTUNA], folder)
     print(f"50 trials on the digits: {ours:.1f} s, Optuna with scikit-learn {theirs:.1f} s")
     return at_most(
         "search of 50 runs on the digits over Optuna with scikit-learn",
@@ -182,8 +196,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as scratch:
         rows = [search_row(Path(scratch))]
         if not quick:
-            found = [run_row(title, name, Path(scratch)) for title, name in PLANS.items()]
-            rows += [row for row in found if row is not None]
+            for title, name in PLANS.items():
+                rows += run_rows(title, name, Path(scratch))
     print(last_line(rows))
 
 
