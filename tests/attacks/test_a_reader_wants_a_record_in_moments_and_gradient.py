@@ -18,6 +18,7 @@ from sumus.guarantee import NewtonParts, NoiseDesign, calibrated
 from sumus.guarantee.algorithms import newton
 from sumus.plan import PublicFacts, ResolvedPlan
 from sumus.tasks import LabelFacts
+from support.repeatable_sources import repeatable_sources
 
 
 def _design() -> NoiseDesign:
@@ -38,7 +39,7 @@ def _gap(built: NoiseDesign) -> float:
     """How far the reader's best score of a record lies above that of an absent one, in standard
     deviations of the noise.
     """
-    rounds = CanaryRounds(built, 16, view="sum")
+    rounds = CanaryRounds(built, 16, view="sum", new_source=repeatable_sources())
     found = [rounds.run() for _ in range(40)]
     scores = np.concatenate([run.scores for run in found])
     included = np.concatenate([run.included for run in found])

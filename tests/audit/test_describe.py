@@ -14,6 +14,7 @@ from sumus.noise import Skellam
 from sumus.plan import PublicFacts
 from sumus.randomness import RandomSource
 from sumus.tasks import LabelFacts
+from support.repeatable_sources import repeatable_sources
 
 
 def design() -> NoiseDesign:
@@ -51,7 +52,7 @@ def test_the_canaries_of_a_description_move_the_sum_by_what_is_accounted() -> No
     and a mean has standard deviation 0.041: a false alarm once in 10⁶ times.
     """
     built = design()
-    rounds = CanaryRounds(built, 30, view="sum")
+    rounds = CanaryRounds(built, 30, view="sum", new_source=repeatable_sources())
     seen, included, silent = scores(rounds, 40)
     assert rounds.separation == pytest.approx(2.0 / built.noise_multiplier, rel=1e-6)
     assert float(seen[included].mean()) == pytest.approx(rounds.separation, abs=0.2)
@@ -80,5 +81,5 @@ def test_less_noise_than_declared_is_seen(monkeypatch: pytest.MonkeyPatch) -> No
         return np.asarray(real(self, size, source)) // 2
 
     monkeypatch.setattr(Skellam, "sample", halved)
-    _, _, silent = scores(CanaryRounds(built, 30, view="sum"), 20)
+    _, _, silent = scores(CanaryRounds(built, 30, view="sum", new_source=repeatable_sources()), 20)
     assert float(silent.std()) < 0.6

@@ -18,6 +18,7 @@ from sumus.plan import PublicFacts, TrainingPlan
 from sumus.randomness import RandomSource
 from sumus.tasks import LabelFacts
 from sumus.training.local import convex_pass, noisy_steps
+from support.repeatable_sources import repeatable_sources
 from support.small_data import persons_data
 
 pytestmark = pytest.mark.long
@@ -45,7 +46,9 @@ def _design(algorithm: str, weighting: str = "mean", most: int = 5) -> NoiseDesi
 
 
 def _audit(built: NoiseDesign) -> RunAudit:
-    return audit_run(built, None, canaries=48, runs=24, confidence=1.0 - 1e-6)
+    return audit_run(
+        built, None, canaries=48, runs=24, confidence=1.0 - 1e-6, new_source=repeatable_sources()
+    )
 
 
 @pytest.mark.parametrize(
@@ -63,7 +66,9 @@ def test_the_real_pipeline_is_not_contradicted(algorithm: str, weighting: str) -
 def test_canaries_move_the_sum_by_what_is_accounted_for_a_person(
     algorithm: str, weighting: str
 ) -> None:
-    rounds = CanaryRounds(_design(algorithm, weighting), 48, view="sum")
+    rounds = CanaryRounds(
+        _design(algorithm, weighting), 48, view="sum", new_source=repeatable_sources()
+    )
     found = [rounds.run() for _ in range(64)]
     scores, included = (
         np.concatenate([each.scores for each in found]),

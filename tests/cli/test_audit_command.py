@@ -157,9 +157,9 @@ def test_noise_exits_with_3_when_a_sampler_is_wrong(
 def test_tables_for_people(plan: str) -> None:
     result = CliRunner().invoke(audit_app, ["noise", plan, "--draws", "100000"])
     assert "declared law" in result.stdout
-    result = CliRunner().invoke(
-        audit_app, ["run", plan, "--runs", "2", "--canaries", "8", "--no-final-model"]
-    )
+    # at the default confidence a correct pipeline may fail once in a hundred runs
+    options = ["--runs", "2", "--canaries", "8", "--confidence", "0.999999", "--no-final-model"]
+    result = CliRunner().invoke(audit_app, ["run", plan, *options])
     assert "nothing contradicts the account" in result.stdout
 
 

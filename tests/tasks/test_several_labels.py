@@ -29,6 +29,7 @@ from sumus.tasks import (
     declared_task,
 )
 from sumus.training.local.convex_pass import convex_pass
+from support.repeatable_sources import repeatable_sources
 
 BOUNDS = {"a": (0.0, 10.0), "b": (-5.0, 5.0), "c": (0.0, 100.0)}
 COLUMNS = tuple(BOUNDS)
@@ -210,7 +211,7 @@ def test_the_canaries_of_a_pass_move_the_sum_by_what_is_accounted(name: str) -> 
     )
     built = calibrated(plan, PublicFacts("audit", ("p", "q"), (200,) * 2, (63,), labels))
     assert built.resolved.dimension == 3 * 64
-    rounds = CanaryRounds(built, 24, view="sum")
+    rounds = CanaryRounds(built, 24, view="sum", new_source=repeatable_sources())
     found = [rounds.run() for _ in range(64)]
     scores, included = (
         np.concatenate([each.scores for each in found]),

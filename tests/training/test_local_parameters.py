@@ -24,6 +24,7 @@ from sumus.training import SecureMetrics, at_home, evaluate, flat_parameters, lo
 from sumus.training.local.convex_pass import convex_pass
 from sumus.training.local_parameters import LocalPart
 from sumus.training.preparation import PublicFeatures
+from support.repeatable_sources import repeatable_sources
 from support.small_data import small_data
 
 FEATURES, CLASSES = 6, 3
@@ -402,7 +403,7 @@ def test_canaries_of_a_pass_with_local_intercepts_move_the_sum_by_what_is_accoun
         | {"aggregation.protocol": "trusted"},
         data,
     )
-    rounds = CanaryRounds(design, 48, view="sum")
+    rounds = CanaryRounds(design, 48, view="sum", new_source=repeatable_sources())
     found = [rounds.run() for _ in range(300)]
     scores, included = (
         np.concatenate([each.scores for each in found]),
