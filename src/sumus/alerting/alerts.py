@@ -126,7 +126,7 @@ def _refused(seen: Seen) -> Iterator[Condition]:
         yield Condition({"count": more, **({"silo": seen.state.refusals[-1].who} if named else {})})
 
 
-def _set_aside(seen: Seen) -> Iterator[Condition]:
+def _plan_set_aside(seen: Seen) -> Iterator[Condition]:
     for queued in seen.state.queue:
         if queued.state == "set aside":
             yield Condition({"plan": queued.hash}, queued.hash)
@@ -255,7 +255,7 @@ ALERTS: tuple[Alert, ...] = (
         says="A plan of the queue is not run any more",
         watched=frozenset({"operator"}),
         severity="warning",
-        looks=_set_aside,
+        looks=_plan_set_aside,
         rule='sumus_queue_plans{state="set aside"} > 0',
     ),
     Alert(
