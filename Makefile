@@ -1,6 +1,7 @@
 # `make demo` trains on embedded data, `make quick` and `make check` test; all create .venv and install into it.
 PYTHON ?= python3
 VENV := .venv
+MINUTES ?= 60
 BIN := $(VENV)/bin
 # more workers than cores: many tests wait for processes of their own
 PYTEST := OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n 4 --dist loadfile --no-loadscope-reorder
@@ -8,7 +9,7 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 # byte code is kept, whatever the environment says: tests start a hundred processes
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: install demo quick unit warm test test-long check lint types format docs coverage bench bench-check mutate verify test-network clean
+.PHONY: install demo quick unit warm test test-long check lint types format docs coverage bench bench-check mutate verify soak test-network clean
 
 # the pip of constraints.txt resolves in a third of the time of the one that Python brings, which is enough where there is no index
 $(VENV)/bin/python:
@@ -88,6 +89,10 @@ mutate: $(VENV)/.dev
 verify: $(VENV)/.dev
 	@command -v spin >/dev/null || apt-get install -y spin gcc >/dev/null 2>&1 || true
 	$(BIN)/python benchmarks/verify.py
+
+# a year of a federation in an hour, with kills, hangs, full disks and changes; writes docs/soak.md and its figures
+soak: $(VENV)/.dev
+	$(BIN)/python benchmarks/soak.py --minutes $(MINUTES) --page docs/soak.md --out docs/figures
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache

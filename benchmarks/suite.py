@@ -51,6 +51,7 @@ ELSEWHERE = {
     "mutate": "make mutate",
     "natural_silos": "accuracy, for docs/natural-silos.md",
     "schedules": "part of make verify",
+    "soak": "make soak",
     "unequal_silos": "accuracy, for docs/unequal-silos.md",
     "verify": "make verify",
     # parts of make bench
