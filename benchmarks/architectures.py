@@ -1,4 +1,4 @@
-"""Twelve networks as people write them, each with a batch, for `gradients.py`.
+"""Networks as people write them, each with a batch, for `gradients.py`.
 
     ARCHITECTURES["lstm"].model(OURS)       # a module of torch's own layers
     ARCHITECTURES["lstm"].model(PEER)       # Opacus's layers where it has its own
@@ -109,8 +109,24 @@ class ResidualNetwork(nn.Module):
         return logits
 
 
+def series() -> nn.Module:
+    """Convolutions over nine series of measurements, as a chain."""
+    return nn.Sequential(
+        nn.Conv1d(9, 32, 9, 2, 4), nn.ReLU(), nn.Conv1d(32, 64, 5, 2, 2), nn.ReLU(),
+        nn.AdaptiveAvgPool1d(1), nn.Flatten(), nn.Linear(64, CLASSES),
+    )  # fmt: skip
+
+
+def volumes() -> nn.Module:
+    """Convolutions over a volume, as of a scan, as a chain."""
+    return nn.Sequential(
+        nn.Conv3d(1, 16, 3, 2, 1), nn.ReLU(), nn.Conv3d(16, 32, 3, 2, 1), nn.ReLU(),
+        nn.AdaptiveAvgPool3d(1), nn.Flatten(), nn.Linear(32, CLASSES),
+    )  # fmt: skip
+
+
 class Series(nn.Module):
-    """Convolutions over nine series of measurements."""
+    """The same with a forward pass of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -120,20 +136,6 @@ class Series(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         hidden = functional.relu(self.second(functional.relu(self.first(x))))
         logits: torch.Tensor = self.head(hidden.mean(2))
-        return logits
-
-
-class Volumes(nn.Module):
-    """Convolutions over a volume, as of a scan."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.first, self.second = nn.Conv3d(1, 16, 3, 2, 1), nn.Conv3d(16, 32, 3, 2, 1)
-        self.head = nn.Linear(32, CLASSES)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        hidden = functional.relu(self.second(functional.relu(self.first(x))))
-        logits: torch.Tensor = self.head(hidden.mean((2, 3, 4)))
         return logits
 
 
@@ -306,8 +308,9 @@ ARCHITECTURES: Final = MappingProxyType(
         "mlp": Architecture(_built("mlp", (784,), hidden=(256, 128)), (784,), 256),
         "cnn": Architecture(_built("cnn", (1, 28, 28)), (1, 28, 28), 512, images=True),
         "resnet": Architecture(lambda layers: ResidualNetwork(), (3, 32, 32), 64, images=True),
-        "conv1d": Architecture(lambda layers: Series(), (9, 128), 256),
-        "conv3d": Architecture(lambda layers: Volumes(), (1, 16, 16, 16), 64),
+        "conv1d": Architecture(lambda layers: series(), (9, 128), 256),
+        "conv1d module": Architecture(lambda layers: Series(), (9, 128), 256),
+        "conv3d": Architecture(lambda layers: volumes(), (1, 16, 16, 16), 64),
         "text": Architecture(lambda layers: MeanOfWords(), (64,), 256, tokens=WORDS),
         "lstm": Architecture(lambda layers: Recurrent(layers.lstm), (32,), 64, tokens=WORDS),
         "gru": Architecture(lambda layers: Recurrent(layers.gru), (32,), 64, tokens=WORDS),

@@ -9,8 +9,8 @@ disturbs no contender; with more it is wall time. Plain steps and Opacus are run
 layouts where there are two, and their faster one counts. Opacus has its own attention and recurrence
 in the model, as its validator puts them there, and its step is that of its optimiser up to the noise:
 hooks, per-record norms, the clipped sum. Ours is the clipped sum of integers, rounded record by
-record (`record`) or once (`sum`). Memory is what two steps need beyond a process that is ready to
-take them, in a process of its own.
+record (`record`) or once (`sum`). Memory is what the first two steps need beyond a process that has
+the model, in a process of its own; ours includes the examination of the model and compiled loops.
 """
 
 from __future__ import annotations

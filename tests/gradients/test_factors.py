@@ -14,8 +14,8 @@ from torch import nn
 from torch.nn import functional
 
 from sumus.gradients import PerRecordGradients
-from sumus.gradients.parts import Rows, Tokens
-from sumus.purity import Lookup, Patches, Product, chunk_function, factor_names
+from sumus.gradients.parts import Rows, Tied, Tokens
+from sumus.purity import Lookup, LookupAndProduct, Patches, Product, chunk_function, factor_names
 from sumus.training import flat_parameters, lora
 from support import module_zoo
 from support.module_zoo import VOCABULARY, Residual, TiedWeights, TokenLSTM, TokenTransformer
@@ -58,6 +58,19 @@ class Filters(nn.Module):
         return self.head(self.groups(functional.pad(hidden, (0, 1))).mean(2))
 
 
+class NextWord(nn.Module):
+    """Words are compared with the table that they were looked up in."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.inner = nn.Embedding(VOCABULARY, 5, padding_idx=0), nn.Linear(5, 5)
+        self.head = nn.Linear(5, VOCABULARY, bias=False)
+        self.head.weight = self.table.weight
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.head(torch.tanh(self.inner(self.table(x).mean(1))))
+
+
 def adapted() -> nn.Module:
     return lora(Projected(), rank=2, targets=["query", "value"], train=["head"])
 
@@ -69,6 +82,7 @@ MODULES: dict[str, tuple[Callable[[], nn.Module], bool, dict[type, int]]] = {
     "recurrence": (TokenLSTM, True, {Lookup: 1, Product: 3}),
     "weights used twice": (TiedWeights, False, {Product: 2}),
     "residual": (Residual, False, {Product: 2}),
+    "next word": (NextWord, True, {LookupAndProduct: 1, Product: 1}),
     "filters": (Filters, False, {Patches: 2, Product: 1}),
 }
 
@@ -127,6 +141,49 @@ def test_factors_give_the_gradients_of_autograd(name: str) -> None:
     # a step of truncation a record, and float32's digits
     assert (sums["record"] - expected).abs().max() <= len(x) * 1.2
     assert (sums["sum"] - expected).abs().max() <= len(x) * 0.2 + 1
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from([-1, 0, 3]))
+def test_a_table_that_is_used_twice_has_no_coordinate_in_both_parts(
+    seed: int, padding: int
+) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    entries = torch.randn(3, 7, 2, generator=generator, dtype=torch.float64)
+    tokens = torch.randint(0, 4, (3, 7), generator=generator)
+    delta = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    head = torch.randn(3, 2, generator=generator, dtype=torch.float64)
+    part = Tied.of((entries, tokens), (delta, head), padding=padding)
+    dense = torch.einsum("nr,nw->nrw", delta, head)
+    for record in range(3):
+        for position in range(7):
+            if tokens[record, position] != padding:
+                dense[record, tokens[record, position]] += entries[record, position]
+    assert torch.allclose(part.as_rows(), dense.flatten(1), atol=1e-12)
+    assert not (part.product.as_rows() * part.tokens.as_rows()).any()
+    norms2, scale = np.zeros(3), np.array([0.0, 50.0, 70.0])
+    part.add_norms2(norms2)
+    assert np.allclose(norms2, dense.square().sum((1, 2)), rtol=1e-12)
+    grid, total = np.zeros(part.size, np.int32), torch.zeros(part.size, dtype=torch.float64)
+    part.add_truncated(scale, 0, grid)
+    rows = dense.flatten(1).numpy() * scale[:, None]
+    assert (
+        np.abs(grid - np.trunc(rows).sum(0)).max() <= 1
+    )  # products that are whole but for rounding
+    part.add_weighted(scale, total)
+    assert np.allclose(total, rows.sum(0))
+    sums = np.zeros((2, 1 + part.size))
+    part.add_to_units(slice(0, 3), scale, np.array([0, 1, 1]), 1, sums)
+    assert np.allclose(sums[1, 1:], rows.sum(0))
+    assert not sums[0].any()
+
+
+def test_a_token_outside_of_a_table_that_is_used_twice_makes_its_record_not_finite() -> None:
+    entries, tokens = torch.ones(2, 3, 2), torch.tensor([[1, 0, 9], [1, 0, 2]])
+    part = Tied.of((entries, tokens), (torch.ones(2, 4), torch.ones(2, 2)), padding=-1)
+    norms2 = np.zeros(2)
+    part.add_norms2(norms2)
+    assert np.isfinite(norms2).tolist() == [False, True]
 
 
 @settings(max_examples=25, deadline=None)

@@ -1,8 +1,9 @@
 """One layer's per-record gradients of one chunk, in the cheapest form that its clipping needs.
 
-    Outer       δ_j ⊗ [a_j, 1] of a fully connected layer: norm in closed form, never stored
+    Outer       δ_j ⊗ [a_j, 1] of a fully connected layer: norm in closed form, never stored (`outer`)
     Rows        one stored gradient row per record: convolutions, and whatever `torch.func` returns
     Tokens      the rows of a table that a record touched (`tokens`)
+    Tied        the same of a table that is multiplied with too (`tied`)
     Positions   Σ_p δ_jp ⊗ [a_jp, 1] kept as factors (tokens, pixels): ghost norms, for sums that are rounded once
 
 All know their squared norms, can add themselves truncated record by record (not `Positions`) and
@@ -16,7 +17,6 @@ Reference: ghost norms, Goodfellow 2015 (arXiv:1510.01799) and Li et al. 2022 (a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Protocol, final
 
 import numpy as np
@@ -26,14 +26,13 @@ from torch.nn import functional
 
 from sumus.gradients.kernels import (
     SMALLEST_SQUARE,
-    add_outer_to_units,
-    add_outer_truncated,
     add_rows_to_units,
     add_rows_truncated,
     add_rows_weighted,
-    outer_norms2,
     row_norms2,
 )
+from sumus.gradients.outer import Outer, add_contraction, weighted_factors
+from sumus.gradients.tied import Tied
 from sumus.gradients.tiles import LINE, Sums, by_own_loops, write_products
 from sumus.gradients.tokens import Tokens
 
@@ -43,6 +42,7 @@ __all__ = [
     "Part",
     "Positions",
     "Rows",
+    "Tied",
     "Tokens",
     "kept_as_factors",
     "products",
@@ -62,70 +62,6 @@ _MOST_GHOST_POSITIONS = 1024
 # Writing and reading back a stored gradient costs about as much as this many multiplications per
 # coordinate.
 _STORED_PASS_COST = 32
-
-
-@final
-@dataclass(frozen=True)
-class Outer:
-    """δ_j ⊗ [a_j, 1] of every record j of a chunk."""
-
-    deltas: torch.Tensor
-    inputs: torch.Tensor
-    bias: bool
-
-    @property
-    def size(self) -> int:
-        """Coordinates of one record's gradient."""
-        return self.deltas.shape[1] * (self.inputs.shape[1] + int(self.bias))
-
-    def tensors(self) -> list[torch.Tensor]:
-        """What a record's gradient is computed from, records first."""
-        return [self.deltas, self.inputs]
-
-    @cached_property
-    def _inputs2(self) -> Scale:
-        """‖a_j‖²."""
-        squares = np.zeros(len(self.inputs))
-        row_norms2(self.inputs.numpy(), squares)
-        return squares
-
-    def add_norms2(self, norms2: Scale) -> None:
-        """Add squared norms of the first len(norms2) records."""
-        outer_norms2(self.deltas.numpy(), self.inputs.numpy(), self._inputs2, self.bias, norms2)
-
-    def add_truncated(self, scale: Scale, first: int, total_grid: npt.NDArray[np.int32]) -> None:
-        """Add trunc(scale · gradient) of the records from `first` on."""
-        outputs, inner = self.deltas.shape[1], self.inputs.shape[1]
-        weights, bias = (
-            total_grid[: outputs * inner].reshape(outputs, inner),
-            total_grid[outputs * inner :],
-        )
-        records = slice(first, first + len(scale))
-        add_outer_truncated(
-            self.deltas.numpy()[records],
-            self.inputs.numpy()[records],
-            self._inputs2[records],
-            scale,
-            weights,
-            bias,
-        )
-
-    def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
-        """Add Σ_j scale_j · gradient_j in float64."""
-        deltas, inputs = _weighted_factors(self.deltas, self.inputs, scale)
-        _add_contraction(deltas, inputs, self.bias, total)
-
-    def add_to_units(
-        self, rows: slice, weights: Scale, slots: Slots, place: int, sums: Scale
-    ) -> None:
-        """sums[slot, place:] += weight · gradient of some rows, in float64 and in their order."""
-        deltas, inputs = self.deltas.numpy()[rows], self.inputs.numpy()[rows]
-        add_outer_to_units(deltas, inputs, self.bias, weights, slots, place, sums)
-
-    def as_rows(self) -> torch.Tensor:
-        """The gradients, stored."""
-        weights = (self.deltas[:, :, None] * self.inputs[:, None, :]).flatten(1)
-        return torch.cat([weights, self.deltas], dim=1) if self.bias else weights
 
 
 @final
@@ -210,8 +146,8 @@ class Positions:
 
     def add_weighted(self, scale: Scale, total: torch.Tensor) -> None:
         """Add Σ_j scale_j · gradient_j in float64."""
-        deltas, inputs = _weighted_factors(self.deltas, self.inputs, scale)
-        _add_contraction(deltas.flatten(0, 1), inputs.flatten(0, 1), self.bias, total)
+        deltas, inputs = weighted_factors(self.deltas, self.inputs, scale)
+        add_contraction(deltas.flatten(0, 1), inputs.flatten(0, 1), self.bias, total)
 
     def add_to_units(
         self, rows: slice, weights: Scale, slots: Slots, place: int, sums: Scale
@@ -225,7 +161,7 @@ class Positions:
         return torch.cat([weights, self.deltas.sum(1)], dim=1) if self.bias else weights
 
 
-Part = Outer | Rows | Tokens | Positions
+Part = Outer | Rows | Tokens | Tied | Positions
 
 
 def kept_as_factors(positions: int, width: int, outputs: int) -> bool:
@@ -275,25 +211,3 @@ class ChunkGradients(Protocol):
     """The gradients of one chunk of records at bound parameters."""
 
     def __call__(self, x: torch.Tensor, y: torch.Tensor, *, ghost: bool) -> list[Part]: ...
-
-
-def _weighted_factors(
-    deltas: torch.Tensor, inputs: torch.Tensor, scale: Scale
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The factors in float64, δ times the record's scale; records of scale 0 become zero even where
-    they held NaN.
-    """
-    weights = torch.from_numpy(scale).view(-1, *[1] * (deltas.dim() - 1))
-    kept_deltas = torch.where(weights > 0.0, deltas[: len(scale)].double(), 0.0)
-    kept_inputs = torch.where(weights > 0.0, inputs[: len(scale)].double(), 0.0)
-    return kept_deltas * weights, kept_inputs
-
-
-def _add_contraction(
-    deltas: torch.Tensor, inputs: torch.Tensor, bias: bool, total: torch.Tensor
-) -> None:
-    """total += Σ_j δ_j ⊗ [a_j, 1]."""
-    weights = deltas.shape[1] * inputs.shape[1]
-    total[:weights].view(deltas.shape[1], inputs.shape[1]).addmm_(deltas.t(), inputs)
-    if bias:
-        total[weights:] += deltas.sum(0)

@@ -13,7 +13,7 @@ import torch
 
 from sumus.gradients.kernels import add_rows_rounded, add_rows_truncated, scales
 from sumus.gradients.linear import LinearSum
-from sumus.gradients.parts import Outer, Part, Positions, Rows, Tokens
+from sumus.gradients.parts import Outer, Part, Positions, Rows, Tied, Tokens
 from sumus.noise import Grid, Rounding
 from sumus.randomness import RandomSource
 
@@ -101,7 +101,7 @@ class Totals:
         )
 
     def _add_truncated(
-        self, parts: Sequence[Outer | Rows | Tokens], scale: npt.NDArray[np.float64]
+        self, parts: Sequence[Outer | Rows | Tokens | Tied], scale: npt.NDArray[np.float64]
     ) -> None:
         """Add in 32 bits over as many records as cannot overflow, then in 64 bits."""
         for records in self._in_32_bits(len(scale)):

@@ -20,18 +20,20 @@ from torch.func import grad
 
 from sumus.errors import GuaranteeError
 from sumus.gradients.convolutions import outputs_first, outputs_last, weight_gradients
-from sumus.gradients.parts import ChunkGradients, Outer, Part, Rows, Tokens, products
+from sumus.gradients.parts import ChunkGradients, Outer, Part, Rows, Tied, Tokens, products
 from sumus.gradients.preconditioning import PublicMap
 from sumus.gradients.threads import one_torch_thread
 from sumus.gradients.windows import Window
 from sumus.purity import (
     ChunkFunction,
     Lookup,
+    LookupAndProduct,
     Patches,
     RecordLoss,
     call_with,
     certified_gradients,
     factor_names,
+    more_factor_names,
     same_bits,
 )
 
@@ -176,6 +178,10 @@ class VmapPath:
             deltas, others = (results[factor] for factor in factor_names(name))
             if isinstance(how, Lookup):
                 parts.append(Tokens.of(deltas, others, rows=how.rows, padding=how.padding))
+            elif isinstance(how, LookupAndProduct):
+                again, head = (results[factor][:, 0] for factor in more_factor_names(name))
+                padding = how.lookup.padding
+                parts.append(Tied.of((deltas, others), (again, head), padding=padding))
             elif isinstance(how, Patches):
                 kernel = tuple(self._shapes[name][2:])
                 window = Window(kernel, how.stride, how.padding, how.dilation)

@@ -68,9 +68,11 @@ if TYPE_CHECKING:
     from sumus.purity.stateless import call_with as call_with, named_parameters as named_parameters
     from sumus.purity.undone import (
         Lookup as Lookup,
+        LookupAndProduct as LookupAndProduct,
         Patches as Patches,
         Product as Product,
         factor_names as factor_names,
+        more_factor_names as more_factor_names,
     )
 
 __getattr__, __dir__, __all__ = door(
@@ -85,5 +87,5 @@ __getattr__, __dir__, __all__ = door(
     own_model="own_copy released_model require_precision",
     recording="first_line operators_only",
     stateless="call_with named_parameters",
-    undone="Lookup Patches Product factor_names",
+    undone="Lookup LookupAndProduct Patches Product factor_names more_factor_names",
 )

@@ -27,7 +27,16 @@ from torch.fx import Graph, GraphModule, Node
 from torch.fx.graph import _PyTreeCodeGen
 from torch.utils import _pytree as pytree
 
-__all__ = ["Lookup", "Patches", "Product", "Undone", "factor_names", "leave_undone"]
+__all__ = [
+    "Lookup",
+    "LookupAndProduct",
+    "Patches",
+    "Product",
+    "Undone",
+    "factor_names",
+    "leave_undone",
+    "more_factor_names",
+]
 
 _aten = torch.ops.aten
 _SAME = (_aten.alias.default, _aten.detach.default, _aten.clone.default)
@@ -86,13 +95,31 @@ class Patches:
     dilation: tuple[int, ...]
 
 
-How = Product | Lookup | Patches
+@final
+@dataclass(frozen=True)
+class LookupAndProduct:
+    """A table that is looked up and multiplied with at one position: the factors of a lookup, then
+    of a product.
+
+    Args:
+        lookup: the one.
+    """
+
+    lookup: Lookup
+
+
+How = Product | Lookup | Patches | LookupAndProduct
 Undone = Mapping[str, How]
 
 
 def factor_names(name: str) -> tuple[str, str]:
     """Under which names a recording returns the factors of a gradient: δ, and a or tokens."""
     return f"{name} δ", f"{name} a"
+
+
+def more_factor_names(name: str) -> tuple[str, str]:
+    """Those of the product of a `LookupAndProduct`."""
+    return factor_names(f"{name} again")
 
 
 def leave_undone(graph: GraphModule) -> tuple[GraphModule, Undone]:
@@ -112,12 +139,18 @@ def leave_undone(graph: GraphModule) -> tuple[GraphModule, Undone]:
     returned: dict[str, Any] = {}
     undone: dict[str, How] = {}
     for name, node in gradients.items():
-        factors = _lookup(copied, node) or _patches(copied, node) or _product(copied, node)
+        factors = (
+            _lookup(copied, node)
+            or _patches(copied, node)
+            or _product(copied, node)
+            or _lookup_and_product(copied, node)
+        )
         if factors is None:
             returned[name] = node
             continue
-        undone[name], *pair = factors
-        returned |= zip(factor_names(name), pair, strict=True)
+        undone[name], *pairs = factors
+        names = (*factor_names(name), *more_factor_names(name))
+        returned |= zip(names[: len(pairs)], pairs, strict=True)
     flat, spec = pytree.tree_flatten(returned)
     copied.output(flat)
     copied._codegen = _PyTreeCodeGen(codegen.pytree_info._replace(out_spec=spec))
@@ -183,6 +216,25 @@ def _product(graph: Graph, node: Node) -> tuple[Product, Node, Node] | None:
         [_positions_first(graph, factor) for factor in side] for side in zip(*terms, strict=True)
     )
     return Product(), _one_after_the_other(graph, deltas), _one_after_the_other(graph, inputs)
+
+
+def _lookup_and_product(
+    graph: Graph, node: Node
+) -> tuple[LookupAndProduct, Node, Node, Node, Node] | None:
+    """The factors of a gradient at a table that is used in both ways."""
+    while node.target in _SAME:
+        node = node.all_input_nodes[0]
+    summands = node.all_input_nodes
+    if node.target is not _aten.add.Tensor or node.kwargs or len(summands) != 2:
+        return None
+    for first, second in (summands, summands[::-1]):
+        terms = _terms(second, flipped=False) or []
+        single = len(terms) == 1 and _shape(cast(Node, terms[0][0].product.args[0]))[1:] == (1,)
+        if single and _shape(first) == _shape(second) == _shape(node):
+            lookup, product = _lookup(graph, first), _product(graph, second)
+            if lookup is not None and product is not None:
+                return LookupAndProduct(lookup[0]), *lookup[1:], *product[1:]
+    return None
 
 
 def _one_after_the_other(graph: Graph, factors: list[Node]) -> Node:
