@@ -18,13 +18,14 @@ from parties.test_blame import lies, wrong_share_of_the_last
 from sumus.books import EVIDENCE, RunFolder
 from sumus.cli import main
 from sumus.errors import StorageError
-from sumus.files import Chain
+from sumus.files import FORMATS, Chain
 from sumus.parties import audit_evidence
-from sumus.parties.evidence import _ORIGIN, EvidenceAudit
+from sumus.parties.evidence import EvidenceAudit
 from sumus.randomness import RandomSource
 from sumus.secagg import DroppedSet, Identity, Roster, SetCertificate
 from support.local_federation import LocalFederation, plan
 
+ORIGIN = FORMATS["run's evidence"].marked()
 Lines = list[tuple[str, dict[str, object]]]
 
 
@@ -51,10 +52,10 @@ def audited(across: LocalFederation, folder: Path, *rosters: Roster) -> Evidence
 
 def rewritten(folder: Path, change: Callable[[Lines], Lines]) -> None:
     """Evidence made anew, its chain right: hashes keep nobody from writing all lines again."""
-    chain = Chain.read(folder / EVIDENCE, origin=_ORIGIN)
+    chain = Chain.read(folder / EVIDENCE, origin=ORIGIN)
     lines: Lines = [(link.kind, dict(link.body)) for link in chain.links]
     (folder / EVIDENCE).unlink()
-    again = Chain(path=folder / EVIDENCE, origin=_ORIGIN)
+    again = Chain(path=folder / EVIDENCE, origin=ORIGIN)
     for kind, body in change(lines):
         again = again.appended(kind, body)
 
@@ -85,7 +86,7 @@ def test_an_honest_run_is_proved_from_its_folder_and_the_roster(
 def test_the_signatures_are_the_silos_own(copy: tuple[LocalFederation, Path]) -> None:
     """Checked with the library alone."""
     federation, folder = copy
-    for link in Chain.read(folder / EVIDENCE, origin=_ORIGIN).links[1:]:
+    for link in Chain.read(folder / EVIDENCE, origin=ORIGIN).links[1:]:
         raw = base64.b64decode(link.body["message"])
         certificate = read(raw, SetCertificate)
         signed = DroppedSet.signed_part(certificate.header, certificate.dropped)
@@ -218,7 +219,7 @@ def test_silos_keep_the_certificates_that_they_saw(
     assert [path.name for path in kept] == sorted(rounds)
     stored = {
         base64.b64decode(link.body["message"])
-        for link in Chain.read(folder / EVIDENCE, origin=_ORIGIN).links[1:]
+        for link in Chain.read(folder / EVIDENCE, origin=ORIGIN).links[1:]
     }
     assert {path.read_bytes() for path in kept} == stored
 

@@ -163,7 +163,7 @@ def test_whatever_a_plan_says_survives_the_file(
     tmp_path_factory: pytest.TempPathFactory, entry: QueuedPlan
 ) -> None:
     queue = made(tmp_path_factory.mktemp("queue"))
-    stored = {"form": 1, "next": entry.number + 1, "entries": [asdict(entry)]}
+    stored = {"format": 1, "next": entry.number + 1, "entries": [asdict(entry)]}
     queue.folder.joinpath("queue.json").write_text(json.dumps(stored))
     assert queue.entries() == (entry,)
     queue.set_aside(entry.number, "why")
@@ -187,7 +187,7 @@ def test_a_damaged_file_is_one_error_and_stays_as_it_is(
 @pytest.mark.parametrize(
     "change",
     [
-        {"form": 2},
+        {"format": 2},
         {"next": 1},
         {"next": "2"},
         {"more": 1},

@@ -25,11 +25,11 @@ from sumus.books.round import RoundEntry, round_body
 from sumus.books.stored_run import (
     JOURNAL,
     MODEL_FACTS,
-    ORIGIN,
     RELEASED,
     Released,
     StoredRun,
     digest_of,
+    journal_at,
     parsed_plan,
     pretty,
     read_plan,
@@ -120,7 +120,7 @@ class RunFolder(StoredRun):
         lock.acquire(wait=False)
         try:
             replace_atomically(path / "plan.toml", text.encode())
-            chain = Chain(path=path / JOURNAL, origin=ORIGIN).appended("run", begun)
+            chain = journal_at(path / JOURNAL).appended("run", begun)
         except BaseException:
             lock.release()
             raise
@@ -142,7 +142,7 @@ class RunFolder(StoredRun):
             lock.acquire(wait=False)
         try:
             plan = parsed_plan(read_plan(path / "plan.toml"), path / "plan.toml")
-            run = cls(path, plan=plan, chain=Chain.read(path / JOURNAL, origin=ORIGIN), lock=lock)
+            run = cls(path, plan=plan, chain=journal_at(path / JOURNAL).refreshed(), lock=lock)
             if not run._chain.links or run._chain.links[0].kind != "run":
                 raise StorageError(
                     f"{path / JOURNAL} holds no run: it ended before its first line. Start "

@@ -35,6 +35,7 @@ from sumus.books.reservation import Ending, Reservation, RunKey, committed
 from sumus.books.spending import RunSpending, Total, added, spendings
 from sumus.errors import PolicyError, StorageError
 from sumus.files import (
+    FORMATS,
     Chain,
     FileLock,
     from_json,
@@ -47,7 +48,6 @@ from sumus.plan import TrainingPlan
 
 __all__ = ["Ledger", "dataset_of", "state_directory"]
 
-_DOMAIN = "sumus-ledger-v1"
 _KEEP = "Restore it from a backup; a new ledger would forget what was spent."
 
 
@@ -65,7 +65,7 @@ class Ledger:
         self.dataset, self.path = dataset, path
         self._head_path = path.with_suffix(".head.json")
         self._lock = FileLock(path.with_suffix(".lock"))
-        self._chain = Chain(path=path, origin=_origin(dataset))
+        self._chain = _chain_at(path, dataset)
         self._forget()
 
     @classmethod
@@ -169,7 +169,7 @@ class Ledger:
 
     def verify(self) -> str:
         """Read the whole file again and check every line; returns the head."""
-        self._chain = Chain(path=self.path, origin=_origin(self.dataset))
+        self._chain = _chain_at(self.path, self.dataset)
         self._forget()
         self.entries()
         return self.head
@@ -282,7 +282,7 @@ class Ledger:
 
     def contains(self, copy: Path) -> bool:
         """Whether everything in a copy of it is still there."""
-        theirs = Chain.read(copy, origin=_origin(self.dataset)).links
+        theirs = _chain_at(copy, self.dataset).refreshed().links
         return self.reaches(len(theirs), theirs[-1].hash if theirs else "")
 
     def take_in(self, copy: Path) -> int:
@@ -292,7 +292,7 @@ class Ledger:
         Guarantee: every entry of both is on this ledger afterwards, with its hash; a copy that
             parts from it anywhere is refused, and nothing is written.
         """
-        theirs = Chain.read(copy, origin=_origin(self.dataset)).links
+        theirs = _chain_at(copy, self.dataset).refreshed().links
         make_directory(self.path.parent)
         with self._lock.waiting():
             fresh = not self.path.exists() and not self._head_path.exists()
@@ -305,7 +305,7 @@ class Ledger:
                     )
             missing = theirs[len(mine) :]
             if fresh:
-                self._write_head(0, _origin(self.dataset))
+                self._write_head(0, self._chain.origin)
             for link in missing:
                 self._chain = self._chain.appended(link.kind, link.body)
             if missing:
@@ -350,7 +350,7 @@ class Ledger:
         make_directory(self.path.parent)
         with self._lock.waiting():
             if not self.path.exists() and not self._head_path.exists():
-                self._write_head(0, _origin(self.dataset))
+                self._write_head(0, self._chain.origin)
             self._read()
             yield
 
@@ -446,8 +446,13 @@ def dataset_of(plan: TrainingPlan) -> str:
     )
 
 
-def _origin(dataset: str) -> str:
-    return hashlib.sha256(f"{_DOMAIN}\0{dataset}".encode()).hexdigest()
+def _chain_at(path: Path, dataset: str) -> Chain:
+    """The ledger in a file, nothing of it read yet; one of another data set does not continue it."""
+
+    def origin(mark: str) -> str:
+        return hashlib.sha256(f"{mark}\0{dataset}".encode()).hexdigest()
+
+    return Chain.of(FORMATS["ledger"], path, origin_of=origin)
 
 
 def _slug(dataset: str) -> str:

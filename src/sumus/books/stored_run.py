@@ -27,7 +27,7 @@ from sumus.books.checkpoint import RunCheckpoint
 from sumus.books.header import Header, StartedFrom
 from sumus.books.round import Measurement, RoundEntry
 from sumus.errors import PlanError, StorageError
-from sumus.files import Chain, Link, from_json, read_bytes
+from sumus.files import FORMATS, Chain, Link, from_json, read_bytes
 from sumus.plan import TrainingPlan
 
 if TYPE_CHECKING:
@@ -37,11 +37,11 @@ __all__ = [
     "EVIDENCE",
     "JOURNAL",
     "MODEL_FACTS",
-    "ORIGIN",
     "RELEASED",
     "Released",
     "StoredRun",
     "digest_of",
+    "journal_at",
     "parsed_plan",
     "pretty",
     "read_plan",
@@ -52,7 +52,6 @@ EVIDENCE = "evidence.jsonl"
 MODEL_FACTS = "model.json"
 RELEASED = "released"
 """The event of a model that was handed out before the run's end."""
-ORIGIN = hashlib.sha256(b"sumus-run-v1").hexdigest()
 
 
 @final
@@ -275,7 +274,7 @@ class StoredRun:
 
     def verify(self) -> str:
         """Read everything and check it against the chain; returns the hash of the last line."""
-        self._chain = Chain.read(self._chain.path, origin=ORIGIN)
+        self._chain = journal_at(self._chain.path).refreshed()
         self._check_header()
         self.rounds()
         stored = self._checkpoint()
@@ -312,6 +311,11 @@ class StoredRun:
 
     def _checkpoint(self) -> RunCheckpoint | None:
         return RunCheckpoint.read(self._checkpoint_file, plan_hash=self.plan_hash)
+
+
+def journal_at(path: Path) -> Chain:
+    """The journal in a file, nothing of it read yet."""
+    return Chain.of(FORMATS["journal"], path, origin_of=digest_of)
 
 
 def digest_of(text: str) -> str:

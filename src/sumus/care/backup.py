@@ -25,7 +25,7 @@ from typing import final
 
 from sumus.errors import StorageError
 from sumus.events import BackupMade, audit_files
-from sumus.files import build_of, from_json, read_bytes, replace_atomically
+from sumus.files import FORMATS, build_of, from_json, read_bytes, replace_atomically
 from sumus.parties import (
     EPOCHS,
     RESTORED,
@@ -51,12 +51,11 @@ __all__ = [
     "require_backup",
 ]
 
-VERSION = 1
+_FORMAT = FORMATS["backup"]
 LAST_BACKUP = "backup.json"
 """In the vault: when it was backed up last, and what it knew then."""
 LEDGER = "ledger.jsonl"
 KEY = "identity.key"
-_LINE = "sumus backup {}\n"
 _PLAIN = (ROSTER, EPOCHS, "site.toml", "policy.toml", RESTORED)
 _NAMES = re.compile(
     rf"{re.escape(KEY)}|{re.escape(LEDGER)}|{'|'.join(map(re.escape, _PLAIN))}"
@@ -178,7 +177,7 @@ def back_up(vault: Path, file: Path, passphrase: bytes, *, with_key: bool = True
     if file.exists():
         raise StorageError(f"{file} exists already. Give the backup another name.")
     backup = _collected(vault, with_key=with_key)
-    line = _LINE.format(VERSION).encode()
+    line = _FORMAT.marked().encode()
     replace_atomically(file, line + seal(passphrase, backup.encode(), bound=line), secret=True)
     note = json.dumps(asdict(BackupNote.of(backup)), sort_keys=True) + "\n"
     replace_atomically(vault / LAST_BACKUP, note.encode(), secret=True)
@@ -204,7 +203,7 @@ def read_backup(file: Path, passphrase: bytes) -> Backup:
     """
     content = read_bytes(file)
     _require_readable(file, content)
-    line = _LINE.format(VERSION).encode()
+    line = _FORMAT.marked().encode()
     opened = unseal(passphrase, content[len(line) :], bound=line)
     if opened is None:
         raise StorageError(
@@ -227,11 +226,8 @@ def _require_readable(file: Path, content: bytes) -> None:
         raise StorageError(
             f"{file} is no backup of a vault. Give a file that `sumus silo backup` wrote."
         )
-    if int(begins[1]) != VERSION:
-        raise StorageError(
-            f"{file} has version {int(begins[1])} of backups, this Sumus reads {VERSION}. Restore "
-            "it with the release that wrote it."
-        )
+    if int(begins[1]) != _FORMAT.version:
+        raise _FORMAT.refusal(file, int(begins[1]))
 
 
 def _collected(vault: Path, *, with_key: bool) -> Backup:

@@ -27,6 +27,7 @@ from sumus.parties import (
     agree_on,
     audit_vault,
     most_bytes,
+    of_other_versions,
     own_releases,
     pinned,
     read_rosters,
@@ -184,6 +185,11 @@ class SiloHealth:
             except SumusError as error:
                 said = f"{path} cannot be read: {error}"
                 return fail("plans", said, "Remove it, and join with --plan again.")
+        others = of_other_versions(self.vault)
+        if others:
+            said = f"plan {others[0][:8]} was approved under a version that knows other keys."
+            fix = "It is not run by this one: finish it with that version, or agree on a new plan."
+            return fail("plans", said, fix)
         if not self._agreements:
             return fail(
                 "plans", "no plan is approved: every round is refused.", "Join with --plan FILE."

@@ -27,6 +27,7 @@ from typing import Any, final
 
 from sumus.errors import DataError, PlanError, StorageError
 from sumus.files import (
+    FORMATS,
     FileLock,
     FolderLock,
     from_json,
@@ -39,7 +40,7 @@ from sumus.plan import PLAN_START, TrainingPlan
 __all__ = ["STATES", "PlanQueue", "QueuedPlan"]
 
 STATES = ("waiting", "running", "finished", "set aside")
-_FORM = 1
+_FORMAT = FORMATS["queue"]
 _MOST_TRIES = 3
 _MOST_FINISHED = 500
 """That are still listed; what they did stands in the history of the runs."""
@@ -98,7 +99,7 @@ class QueuedPlan:
 class _Stored:
     """What `queue.json` says."""
 
-    form: int
+    format: int
     next: int
     entries: tuple[QueuedPlan, ...]
 
@@ -317,17 +318,13 @@ class PlanQueue:
 
     def _read(self) -> _Stored:
         if not self._path.exists():
-            return _Stored(form=_FORM, next=1, entries=())
+            return _Stored(format=_FORMAT.version, next=1, entries=())
+        told = _FORMAT.require_field(self._path, read_bytes(self._path), fix=_FIX)
         try:
-            stored = from_json(_Stored, json.loads(read_bytes(self._path)), where=str(self._path))
-        except (ValueError, RecursionError, DataError):
+            stored = from_json(_Stored, told, where=str(self._path))
+        except (ValueError, DataError):
             raise StorageError(f"{self._path} is damaged: not as it was written. {_FIX}") from None
         numbers = [each.number for each in stored.entries]
-        if stored.form != _FORM:
-            raise StorageError(
-                f"{self._path} is of another version ({stored.form}). Use the release of Sumus that "
-                "wrote it."
-            )
         if len(set(numbers)) < len(numbers) or any(not 0 < n < stored.next for n in numbers):
             raise StorageError(f"{self._path} is damaged: its numbers are no numbers of it. {_FIX}")
         return stored

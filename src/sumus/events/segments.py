@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, final
 
 from sumus.errors import StorageError
-from sumus.files import Chain, Link, from_json, read_bytes
+from sumus.files import FORMATS, Chain, Link, from_json, read_bytes
 
 __all__ = [
     "KEEP",
@@ -32,7 +32,8 @@ __all__ = [
     "segment_of",
 ]
 
-ORIGIN = "sumus audit 1"
+_FORMAT = FORMATS["audit trail"]
+ORIGIN = _FORMAT.marked()
 SEGMENT = "segment"
 """The kind of a segment's first line."""
 KEEP = (
@@ -171,11 +172,15 @@ def first_line(path: Path) -> Link | None:
         line = file.readline()
     try:
         entry = json.loads(line)
-        return Link(str(entry["kind"]), dict(entry["body"]), str(entry["previous"]))
+        first = Link(str(entry["kind"]), dict(entry["body"]), str(entry["previous"]))
     except (ValueError, KeyError, TypeError, RecursionError):
         if line.endswith(b"\n"):
             raise StorageError(f"{path}, line 1 is not one of our lines. {KEEP}") from None
         return None
+    other = _FORMAT.other(lambda mark: mark == first.previous)
+    if other is not None:
+        raise _FORMAT.refusal(path, other)
+    return first
 
 
 def now() -> str:

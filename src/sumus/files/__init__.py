@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from sumus.files.build import build_of as build_of, files_digest as files_digest
     from sumus.files.chain import Chain as Chain, Link as Link
     from sumus.files.doors import door as door, keep_what_is_loaded as keep_what_is_loaded
+    from sumus.files.formats import FORMATS as FORMATS, Format as Format
     from sumus.files.machine_code import compiled as compiled
     from sumus.files.named import object_at as object_at
     from sumus.files.rules import (
@@ -71,6 +72,7 @@ __getattr__, __dir__, __all__ = door(
     build="build_of files_digest",
     chain="Chain Link",
     doors="door keep_what_is_loaded",
+    formats="FORMATS Format",
     machine_code="compiled",
     named="object_at",
     rules=(

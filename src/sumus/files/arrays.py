@@ -14,10 +14,12 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import StorageError
+from sumus.files.formats import FORMATS
 
 __all__ = ["decode_arrays", "encode_arrays"]
 
-_CHECKSUM_LABEL = b"sumus-checkpoint-v1 sha256 "
+_FORMAT = FORMATS["checkpoint"]
+_CHECKSUM_LABEL = _FORMAT.marked().encode()
 _DIGEST_CHARACTERS = 64
 _META = "meta.json"
 
@@ -55,6 +57,10 @@ def decode_arrays(content: bytes, path: Path) -> tuple[dict[str, npt.NDArray[Any
     fix = "Restore the file from a backup, or start a new run."
     body, digest = memoryview(content)[:-_DIGEST_CHARACTERS], content[-_DIGEST_CHARACTERS:]
     if bytes(body[-len(_CHECKSUM_LABEL) :]) != _CHECKSUM_LABEL:
+        end = bytes(body[-len(_FORMAT.marked(99)) :])
+        other = _FORMAT.other(lambda mark: end.endswith(mark.encode()))
+        if other is not None:
+            raise _FORMAT.refusal(path, other)
         raise StorageError(
             f"{path} is not a complete checkpoint ({len(content)} bytes without a checksum at the "
             f"end). {fix}"

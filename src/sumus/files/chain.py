@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -24,6 +24,7 @@ from typing import Any, final
 
 from sumus.errors import StorageError
 from sumus.files.atomic import append_durably, read_bytes
+from sumus.files.formats import Format
 from sumus.files.values import plain_json
 
 __all__ = ["Chain", "Link"]
@@ -65,6 +66,8 @@ class Chain:
         torn: bytes of an unfinished last line, which are not part of the chain.
         unfed: the last line is complete but for its line feed.
         fix: what to do about a damaged file.
+        format: of the file, where other versions of it have another origin.
+        origin_of: the mark of a version → its origin.
     """
 
     path: Path
@@ -74,6 +77,8 @@ class Chain:
     torn: int = 0
     unfed: bool = False
     fix: str = "Restore it from a backup."
+    format: Format | None = None
+    origin_of: Callable[[str], str] = str
 
     @property
     def head(self) -> str:
@@ -84,6 +89,23 @@ class Chain:
     def read(cls, path: Path, *, origin: str, fix: str = fix) -> Chain:
         """Read and check a whole file; a missing file is an empty chain."""
         return cls(path=path, origin=origin, fix=fix).refreshed()
+
+    @classmethod
+    def of(
+        cls,
+        form: Format,
+        path: Path,
+        *,
+        fix: str = fix,
+        origin_of: Callable[[str], str] = str,
+    ) -> Chain:
+        """A chain that has nothing in it yet, of a format; `refreshed` reads it.
+
+        Args:
+            origin_of: the mark of a version → its origin.
+        """
+        origin = origin_of(form.marked())
+        return cls(path=path, origin=origin, fix=fix, format=form, origin_of=origin_of)
 
     def refreshed(self) -> Chain:
         """The chain with whatever has been appended to the file since."""
@@ -142,6 +164,11 @@ class Chain:
         if not matches:
             raise self._damaged(number, "does not match its own hash")
         if link.previous != previous:
+            if number == 1 and self.format is not None:
+                first = link.previous
+                other = self.format.other(lambda mark: self.origin_of(mark) == first)
+                if other is not None:
+                    raise self.format.refusal(self.path, other)
             raise self._damaged(number, "does not continue the line before it")
         return link
 

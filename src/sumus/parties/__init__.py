@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         ApprovedPlans as ApprovedPlans,
         approve as approve,
         notice_plans as notice_plans,
+        of_other_versions as of_other_versions,
         replace_policy as replace_policy,
         require_known as require_known,
         withdraw as withdraw,
@@ -140,7 +141,9 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     agreement="Agreement agree_on declared_facts",
-    approvals="ApprovedPlans approve notice_plans replace_policy require_known withdraw",
+    approvals=(
+        "ApprovedPlans approve notice_plans of_other_versions replace_policy require_known withdraw"
+    ),
     driver="Driver",
     entries="NO_LEDGER_HERE PUBLIC_SEED restore summary_of write_model",
     evidence="Evidence EvidenceAudit audit_evidence",

@@ -1,7 +1,8 @@
 """The plans that a silo's people have approved, also while their silo runs.
 
 VAULT/plans/HASH.toml     one a file: a plan counts from the moment that its file is there, and no
-                          longer than that
+                          longer than that; under a version of Sumus that knows other keys, and so
+                          gives it another hash, it does not count
 VAULT/plans.lock          one approval or withdrawal at a time
 
 A vault that runs looks into the folder before every answer (`SiloParty`), so nobody has to start it
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import final
@@ -31,6 +33,7 @@ __all__ = [
     "ApprovedPlans",
     "approve",
     "notice_plans",
+    "of_other_versions",
     "replace_policy",
     "require_known",
     "withdraw",
@@ -54,13 +57,15 @@ class ApprovedPlans:
     def __iter__(self) -> Iterator[TrainingPlan]:
         """All of them; raises if one cannot be read."""
         for path in sorted(self._folder.glob("*.toml")):
-            yield self._at(path)
+            if _is_of_this_version(path, plan := self._at(path)):
+                yield plan
 
     def named(self, plan_hash: str) -> TrainingPlan | None:
         """The one with this hash; a file that cannot be read approves nothing."""
         for path in sorted(self._folder.glob("*.toml")):
             with contextlib.suppress(SumusError, OSError):
-                if (plan := self._at(path)).hash == plan_hash:
+                plan = self._at(path)
+                if plan.hash == plan_hash and _is_of_this_version(path, plan):
                     return plan
         return None
 
@@ -77,6 +82,25 @@ class ApprovedPlans:
             self._read = {each: kept for each, kept in self._read.items() if each.exists()}
             known = self._read[path] = stamp, TrainingPlan.load(path)
         return known[1]
+
+
+def of_other_versions(vault: Path) -> list[str]:
+    """The hashes under which plans were approved that this version of Sumus hashes otherwise: what
+    was answered of them is remembered under these, so they must not run under another.
+    """
+    found = []
+    for path in sorted((vault / "plans").glob("*.toml")):
+        with contextlib.suppress(SumusError, OSError):
+            if not _is_of_this_version(path, TrainingPlan.load(path)):
+                found.append(path.stem)
+    return found
+
+
+def _is_of_this_version(path: Path, plan: TrainingPlan) -> bool:
+    """Whether a plan still has the hash under which it was approved, where its file's name says
+    so.
+    """
+    return re.fullmatch("[0-9a-f]{64}", path.stem) is None or path.stem == plan.hash
 
 
 def approve(
@@ -161,7 +185,8 @@ def notice_plans(trail: Trail) -> None:
         there = set()
         for path in (trail.folder / "plans").glob("*.toml"):
             with contextlib.suppress(SumusError):  # a plan that cannot be read cannot run
-                there.add(TrainingPlan.load(path).hash)
+                if _is_of_this_version(path, plan := TrainingPlan.load(path)):
+                    there.add(plan.hash)
         known = {fact.removeprefix("plan ") for fact in trail.known if fact.startswith("plan ")}
         changes = [
             *(PlanApproved(plan=plan) for plan in sorted(there - known)),

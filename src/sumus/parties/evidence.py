@@ -20,7 +20,7 @@ from typing import Any, final
 
 from sumus.books import EVIDENCE, RunFolder
 from sumus.errors import DataError, PeerProtocolError, StorageError
-from sumus.files import Chain, Link
+from sumus.files import FORMATS, Chain, Link
 from sumus.guarantee import LiveEpsilon
 from sumus.parties.agreement import Agreement
 from sumus.parties.blame import DISAGREED
@@ -39,7 +39,7 @@ __all__ = [
 _Blamed = tuple[int, str, str | None]
 """Round, owner, and the holder that disagrees with it; None: the owner is a liar by itself."""
 
-_ORIGIN = "sumus evidence 1"
+_FORMAT = FORMATS["run's evidence"]
 
 
 @final
@@ -52,7 +52,7 @@ class Evidence:
     """
 
     def __init__(self, folder: Path, roster: Roster) -> None:
-        self._chain = Chain.read(folder / EVIDENCE, origin=_ORIGIN)
+        self._chain = Chain.of(_FORMAT, folder / EVIDENCE).refreshed()
         rosters = [link.body["text"] for link in self._chain.links if link.kind == "roster"]
         if roster.to_text() not in rosters[-1:]:
             self._chain = self._chain.appended("roster", {"text": roster.to_text()})
@@ -66,7 +66,7 @@ class Evidence:
     @staticmethod
     def rosters(folder: Path) -> list[Roster]:
         """Those under which the sums of a run were signed, in order."""
-        links = Chain.read(folder / EVIDENCE, origin=_ORIGIN).links
+        links = Chain.of(_FORMAT, folder / EVIDENCE).refreshed().links
         return [Roster.parse(str(link.body["text"])) for link in links if link.kind == "roster"]
 
     def keep(self, number: int, purpose: str, certificate: bytes) -> str:
@@ -162,8 +162,15 @@ def audit_evidence(
             f"{path} is missing. Only a server's run across machines has evidence: a process that "
             "plays all silos could sign anything."
         )
+    if agreement.plan.hash != run.plan_hash:
+        began = run.versions.get("sumus", "another version")
+        raise StorageError(
+            f"{run.path} was signed as plan {run.plan_hash[:8]}, which is "
+            f"{agreement.plan.hash[:8]} here: sumus {began} knows other plan keys. Audit it with "
+            "that version."
+        )
     reading = _Reading(agreement, rosters, [])
-    for link in Chain.read(path, origin=_ORIGIN).links:
+    for link in Chain.of(_FORMAT, path).refreshed().links:
         reading.take(link)
     reading.compare(run)
     return EvidenceAudit(
@@ -179,7 +186,7 @@ def audit_evidence(
 
 def certificate_lines(folder: Path) -> list[str]:
     """The hashes of a run's certificates."""
-    links = Chain.read(folder / EVIDENCE, origin=_ORIGIN).links
+    links = Chain.of(_FORMAT, folder / EVIDENCE).refreshed().links
     return [link.hash for link in links if link.kind == "certificate"]
 
 

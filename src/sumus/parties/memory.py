@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Protocol, final
 
 from sumus.errors import AccessError, PeerProtocolError, StorageError
-from sumus.files import append_durably, kind_of_failure, read_bytes, replace_atomically
+from sumus.files import FORMATS, append_durably, kind_of_failure, read_bytes, replace_atomically
 from sumus.parties.approvals import ApprovedPlans
 from sumus.parties.restored import Restored
 from sumus.plan import TrainingPlan
@@ -54,7 +54,8 @@ __all__ = [
     "stored_session",
 ]
 
-_MAGIC = b"sumus session 2\n"
+_FORMAT = FORMATS["session's file"]
+_MAGIC = _FORMAT.marked().encode()
 _LOG_BYTES = 1 << 20
 _REASON_CHARACTERS = 10_000
 
@@ -217,6 +218,7 @@ class SessionMemory:
 def stored_session(path: Path) -> tuple[bytes, KeyRing]:
     """The plan's hash and the ring of a session's file."""
     content = read_bytes(path)
+    _FORMAT.require_beginning(path, content)
     start = len(_MAGIC) + 32
     if not content.startswith(_MAGIC) or len(content) < start:
         raise StorageError(

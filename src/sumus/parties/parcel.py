@@ -18,12 +18,14 @@ import numpy as np
 import numpy.typing as npt
 
 from sumus.errors import PeerProtocolError, ProtocolError
+from sumus.files import FORMATS
 from sumus.parties.agreement import Agreement
 from sumus.parties.restored import sums_of
 
 __all__ = ["Parcel", "UnbelievedError", "most_parcel_bytes", "piece_bytes"]
 
-_BEGIN = b"sumus parcel 1\n"
+_FORMAT = FORMATS["parcel"]
+_BEGIN = _FORMAT.marked().encode()
 _LEAST_PIECE = 1 << 20
 _AROUND_BYTES = 4 << 20
 _SUM_BYTES = 16 << 10
@@ -85,9 +87,10 @@ class Parcel:
         """The inverse of `encode`; refuses everything else."""
         view, at = memoryview(content), len(_BEGIN)
         if bytes(view[:at]) != _BEGIN:
-            raise PeerProtocolError(
-                "a parcel does not begin as one of this version. Run the same version everywhere."
-            )
+            other = _FORMAT.other(lambda mark: bytes(view[: len(mark)]) == mark.encode())
+            if other is not None:
+                raise PeerProtocolError(str(_FORMAT.refusal("what was delivered", other)))
+            raise PeerProtocolError("what was delivered is no parcel. Refuse the server.")
         parts: list[bytes] = []
         for _ in range(3):
             size = int.from_bytes(view[at : at + 8], "little")

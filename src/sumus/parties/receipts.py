@@ -13,14 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from sumus.errors import PeerProtocolError, SumusError
-from sumus.files import Chain
+from sumus.files import FORMATS, Chain
 from sumus.parties.delivery_messages import DELIVERY, Receipt
 from sumus.secagg import Roster, decode
 
 __all__ = ["RECEIPTS", "keep_receipts", "read_receipt", "received_by"]
 
 RECEIPTS = "receipts.jsonl"
-_ORIGIN = "sumus receipts 1"
+_FORMAT = FORMATS["list of receipts"]
 
 
 def read_receipt(message: bytes, rosters: Sequence[Roster], *, parcel: bytes) -> str:
@@ -46,7 +46,7 @@ def keep_receipts(folder: Path, parcel: bytes, receipts: Mapping[str, bytes]) ->
     Args:
         receipts: signed, by the silo's name.
     """
-    chain = Chain.read(folder / RECEIPTS, origin=_ORIGIN)
+    chain = Chain.of(_FORMAT, folder / RECEIPTS).refreshed()
     known = {(link.body.get("parcel"), link.body.get("silo")) for link in chain.links}
     fresh = [
         {
@@ -66,7 +66,7 @@ def received_by(folder: Path, rosters: Sequence[Roster]) -> dict[str, tuple[str,
     a line that proves nothing counts for nobody.
     """
     found: dict[str, list[str]] = {}
-    for link in Chain.read(folder / RECEIPTS, origin=_ORIGIN).links:
+    for link in Chain.of(_FORMAT, folder / RECEIPTS).refreshed().links:
         try:
             parcel = bytes.fromhex(str(link.body["parcel"]))
             message = base64.b64decode(str(link.body["message"]), validate=True)

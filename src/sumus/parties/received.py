@@ -27,13 +27,20 @@ from typing import final
 
 from sumus.books import JOURNAL, RunFolder
 from sumus.errors import StorageError, SumusError
-from sumus.files import from_json, make_directory, read_bytes, replace_atomically, sync_directory
+from sumus.files import (
+    FORMATS,
+    from_json,
+    make_directory,
+    read_bytes,
+    replace_atomically,
+    sync_directory,
+)
 
 __all__ = ["DELIVERY_NOTE", "DeliveryNote", "Shelf"]
 
 DELIVERY_NOTE = "delivery.json"
 _STAGING = ".incoming"
-_FORMAT = 1
+_FORMAT = FORMATS["delivery note"]
 
 
 @final
@@ -63,25 +70,14 @@ class DeliveryNote:
     certified: bool
     unopened: int
     files: Mapping[str, str] = field(default_factory=dict)
-    format: int = _FORMAT
+    format: int = _FORMAT.version
 
     @classmethod
     def of_folder(cls, folder: Path) -> DeliveryNote:
         """Of a received run."""
         path = folder / DELIVERY_NOTE
-        try:
-            entries = json.loads(read_bytes(path))
-        except (ValueError, RecursionError):
-            raise StorageError(
-                f"{path} is damaged: not a JSON object. Delete its folder, and ask the operator for "
-                "`sumus federation deliver`."
-            ) from None
-        known = entries.get("format") if isinstance(entries, dict) else None
-        if known != _FORMAT:
-            raise StorageError(
-                f"{path} has format {known!r:.20}, this version reads {_FORMAT}. Use the version "
-                "that wrote it."
-            )
+        fix = "Delete its folder, and ask the operator for `sumus federation deliver`."
+        entries = _FORMAT.require_field(path, read_bytes(path), fix=fix)
         return from_json(cls, entries, where=str(path))
 
     def write(self, folder: Path) -> None:

@@ -20,13 +20,13 @@ from sumus import __version__
 from sumus.books import MODEL_FACTS, RunFolder
 from sumus.data import Encoding
 from sumus.errors import StorageError
-from sumus.files import from_json, plain_json
+from sumus.files import FORMATS, from_json, plain_json
 from sumus.plan import TrainingPlan
 from sumus.tasks import LabelFacts
 
-__all__ = ["FORMAT", "ModelFacts", "odd_state", "state_hash"]
+__all__ = ["ModelFacts", "odd_state", "state_hash"]
 
-FORMAT: Final = 1
+_FORMAT = FORMATS["model's facts"]
 
 
 @final
@@ -49,7 +49,7 @@ class ModelFacts:
         state_hash: of all tensors in `model.pt`, those that were not trained included.
     """
 
-    format: int = FORMAT
+    format: int = _FORMAT.version
     sumus: str
     task: str
     labels: LabelFacts
@@ -97,17 +97,7 @@ class ModelFacts:
     @classmethod
     def from_bytes(cls, content: bytes, path: Path) -> Self:
         """The inverse, strictly; a file of a later version is named as such."""
-        try:
-            entries = json.loads(content)
-        except (ValueError, RecursionError):
-            raise StorageError(f"{path} is not JSON. Restore it from a backup.") from None
-        known = entries.get("format") if isinstance(entries, dict) else None
-        if known != FORMAT:
-            by = entries.get("sumus") if isinstance(entries, dict) else None
-            raise StorageError(
-                f"{path} has format {known!r:.20} (sumus {by!r:.20}), this version reads {FORMAT}. "
-                "Use the version that wrote it."
-            )
+        entries = _FORMAT.require_field(path, content, fix="Restore it from a backup.")
         return from_json(cls, entries, where=str(path))
 
     @classmethod

@@ -13,11 +13,10 @@ from pathlib import Path
 from typing import Protocol, final
 
 from sumus.errors import PeerProtocolError, StorageError
-from sumus.files import Chain, FileLock, Link, sync_directory
+from sumus.files import FORMATS, Chain, FileLock, Link, sync_directory
 
 __all__ = ["FileRoundGuard", "MemoryRoundGuard", "RoundGuard", "claimed_rounds", "require_same"]
 
-_ORIGIN = "sumus round memory 1"
 # a backup would have forgotten what was claimed since
 _FIX = "Start a new session with fresh keys; do not edit it."
 
@@ -69,7 +68,7 @@ class FileRoundGuard:
         try:
             path.chmod(0o600)
             sync_directory(path.parent)
-            self._chain = Chain.read(path, origin=_ORIGIN, fix=_FIX)
+            self._chain = _chain_at(path)
             self._claims = dict(map(_claim_of, self._chain.links))
         except OSError as error:
             self._lock.release()
@@ -109,10 +108,14 @@ def claimed_rounds(path: Path) -> frozenset[bytes]:
     locked.
     """
     try:
-        links = Chain.read(path, origin=_ORIGIN, fix=_FIX).links
+        links = _chain_at(path).links
         return frozenset(_claim_of(link)[0][0] for link in links)
     except (KeyError, TypeError, ValueError):
         raise StorageError(f"the round memory {path} is damaged. {_FIX}") from None
+
+
+def _chain_at(path: Path) -> Chain:
+    return Chain.of(FORMATS["round memory"], path, fix=_FIX).refreshed()
 
 
 def require_same(known: bytes | None, digest: bytes, *, round_id: bytes, step: str) -> None:

@@ -21,6 +21,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol, final
 
 from sumus.errors import PeerProtocolError, StorageError
+from sumus.files import FORMATS
 from sumus.secagg.envelope import Reader, size_of
 from sumus.secagg.schedule import PairKey, ratchet
 
@@ -34,7 +35,8 @@ __all__ = [
     "read_table",
 ]
 
-_MAGIC = b"sumus key ring 2\n"
+_FORMAT = FORMATS["key ring"]
+_MAGIC = _FORMAT.marked().encode()
 _MOST_SETS = 8
 _MOST_STEPS = 1 << 20
 
@@ -224,6 +226,7 @@ class KeyRing:
     def decode(cls, content: bytes, *, where: str) -> KeyRing:
         """The inverse of `encode`; `where` names the file should it be damaged."""
         fix = "Start a new session with a new roster; do not edit it."
+        _FORMAT.require_beginning(where, content)
         if not content.startswith(_MAGIC):
             raise StorageError(f"{where} is no key ring of this version. {fix}")
         try:
