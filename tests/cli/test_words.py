@@ -231,6 +231,18 @@ COMMANDS = [
         {"t.csv": TABLE},
     ),
     Case(
+        "a log that units would not write",
+        "join k --data digits --policy p.toml --units u --log-level debug",
+        2,
+        "--log-level is for a silo that this command starts, not for --units or --prepare",
+    ),
+    Case(
+        "a command that units would not run",
+        "join k --data digits --policy p.toml --prepare --notify true",
+        2,
+        "--notify is for a silo that this command starts, not for --units or --prepare",
+    ),
+    Case(
         "a description of whole silos",
         f"describe {DIGITS} --set privacy.unit=silo --set training.algorithm=silo "
         "--set training.sampling_rate=0.1",

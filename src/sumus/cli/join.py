@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sumus.cli.approving import show_plan
 from sumus.cli.logs import AuditTo, LogFile, LogFormat, LogLevel, leave_log
-from sumus.cli.notifying import Notify, NotifyWhen, leave_notify, refuse_notices
+from sumus.cli.notifying import Notify, NotifyWhen, leave_notify, refuse_unheeded
 from sumus.cli.passphrases import PassphraseFile
 from sumus.cli.terminal import screen
 from sumus.cli.watching import Watch, WatchPort
@@ -143,7 +143,11 @@ def join_command(
     from sumus.plan import TrainingPlan
 
     if units is not None or prepare:
-        refuse_notices(watch=watch, notify=notify, alert=alert)
+        monitors = "`sumus doctor SILO --json` is for monitors."
+        refuse_unheeded(monitors, watch=watch, notify=notify, alert=alert)
+        logs = {"log_level": log_level, "log_format": log_format, "audit_to": audit_to}
+        place = None if log is None else str(log)
+        refuse_unheeded("the vault logs into its own folder.", log=place, **logs)
     console, member = screen(), _Member.of(Kit.open(kit, "silo"), identity, vault, passphrase_file)
     if not check:
         from sumus.engines import require_free

@@ -21,7 +21,7 @@ __all__ = [
     "leave_notify",
     "looked_out",
     "notify_options",
-    "refuse_notices",
+    "refuse_unheeded",
     "wants_notices",
 ]
 
@@ -89,15 +89,15 @@ def notify_options(notify: str | None, when: Sequence[str] | None) -> list[str]:
     return [*command, *(word for limit in when or () for word in ("--alert", limit))]
 
 
-def refuse_notices(**options: object) -> None:
-    """Refuse what only a process that keeps vault and engine can do, where there will be none."""
+def refuse_unheeded(fix: str, **options: object) -> None:
+    """Refuse what only a process that keeps vault and engine does, where there will be none."""
     for name, value in options.items():
         if value:
             raise PlanError(
-                f"--{name}",
+                f"--{name.replace('_', '-')}",
                 value,
                 "is for a silo that this command starts, not for --units or --prepare",
-                "Leave it out; `sumus doctor SILO --json` is for monitors.",
+                f"Leave it out; {fix}",
             )
 
 

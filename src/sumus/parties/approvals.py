@@ -171,7 +171,7 @@ def require_known(
         raise StorageError(
             f"plan {unknown[0][:8]} is not in the backup of {restored.made[:10]} that {folder} "
             "came from: it may have been answered since, and forgotten. If this silo has never run it, "
-            "join with --never-run; otherwise agree on a new plan."
+            "say so with --never-run; otherwise agree on a new plan."
         )
     if write:
         restored.vouched(plans).write(folder)
