@@ -10,6 +10,7 @@ import random
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -149,6 +150,18 @@ class Federation:
         self.serve()
         for name in self.silos:
             self.join(name, plan)
+        for name in self.silos:
+            self._wait_until_joined(name)
+
+    def _wait_until_joined(self, name: str, *, seconds: float = 600.0) -> None:
+        """Until the vault is there, and its silo has approved the first plan."""
+        log, end = self.root / "logs" / f"{name}.log", time.monotonic() + seconds
+        while "joining; " not in log.read_text():
+            if time.monotonic() > end:
+                raise RuntimeError(
+                    f"{name} has not joined in {seconds:g} s: {log.read_text()[-500:]}"
+                )
+            time.sleep(0.5)
 
     def serve(self) -> None:
         """The server's service."""

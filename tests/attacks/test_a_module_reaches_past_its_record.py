@@ -84,6 +84,11 @@ def without_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recording, "refuse_effects", lambda graph, what: None)
 
 
+def with_writes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what was recorded be computed with its writes for a chunk."""
+    monkeypatch.setattr(chunk_function, "functionalize", lambda operators, remove: operators)
+
+
 def without_comparing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(constants.Constants, "require_unchanged", lambda self, what: None)
 
@@ -100,6 +105,7 @@ def test_control_an_operator_that_writes_unsaid_carries_a_record_on(
 ) -> None:
     without_refusals(monkeypatch)
     without_comparing(monkeypatch)
+    with_writes(monkeypatch)
     assert clip_norms_moved(lambda: model_with(WRITERS[name]())) > 2.0
 
 

@@ -549,6 +549,8 @@ def test_a_note_of_a_later_version_is_refused_in_one_line(victim: Victim) -> Non
     assert place is not None
     path = place / "delivery.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | {"format": 2}))
-    with pytest.raises(StorageError, match="has format 2, this version reads 1"):
+    with pytest.raises(
+        StorageError, match="has format 2 of a delivery note, this version of Sumus reads 1"
+    ):
         DeliveryNote.of_folder(place)
     assert victim.held is None  # and is delivered again

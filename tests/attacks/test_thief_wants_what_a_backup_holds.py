@@ -109,7 +109,9 @@ def test_a_changed_or_cut_file_is_refused(silo: LosingSilo, tmp_path: Path) -> N
     with pytest.raises(StorageError, match="does not open"):
         read_backup(changed, PASSPHRASE)
     changed.write_bytes(content.replace(b"backup 1", b"backup 2", 1))
-    with pytest.raises(StorageError, match="version 2 of backups, this Sumus reads 1"):
+    with pytest.raises(
+        StorageError, match="has format 2 of a backup, this version of Sumus reads 1"
+    ):
         read_backup(changed, PASSPHRASE)
     changed.write_bytes(b"something else")
     with pytest.raises(StorageError, match="is no backup of a vault"):

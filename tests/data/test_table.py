@@ -299,8 +299,9 @@ def test_a_table_without_features_and_a_wrong_silo_number(tmp_path):
 
 
 @pytest.mark.parametrize("given_path", ["nowhere.csv", "/nowhere/at/all.csv", "x" * 5000, "."])
-def test_a_path_that_is_no_file(given_path):
-    with pytest.raises(DataError, match=r"data\.path"):
+def test_a_path_that_is_no_file(given_path, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # a folder with tables would be one
+    with pytest.raises(DataError, match=r"data\.path|folder without files"):
         load(_plan(Path(given_path)))
 
 

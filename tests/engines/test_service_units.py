@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from sumus.engines import Kit
+from sumus.engines import Kit, unit_file
 from sumus.engines.unit_file import ServiceUnit
 from sumus.engines.units import write_server_unit, write_units, write_watch_unit
 from sumus.errors import DataError, StorageError
@@ -121,7 +121,12 @@ def test_a_service_for_this_machine_reaches_no_other(tmp_path: Path) -> None:
         assert (service.get("IPAddressAllow") == ["localhost"]) == here
 
 
-def test_what_is_in_a_folder_for_temporary_files_or_a_home_is_not_hidden_from_its_service() -> None:
+def test_what_is_in_a_folder_for_temporary_files_or_a_home_is_not_hidden_from_its_service(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for owner, name in ((sys, "prefix"), (sys, "base_prefix"), (unit_file, "__file__")):
+        monkeypatch.setattr(owner, name, "/opt/sumus")  # wherever these tests are
+
     def hidden(place: str) -> tuple[list[str], list[str]]:
         unit = ServiceUnit(
             name="x",

@@ -66,6 +66,9 @@ class Live:
     def in_plain_layout(self) -> Live:
         return self
 
+    def aligned(self, *arguments: object) -> object:
+        return self.operators(*arguments)
+
     def with_factors(self) -> tuple[Live, dict[str, object]]:
         return self, {}
 
