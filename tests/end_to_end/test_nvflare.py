@@ -281,8 +281,10 @@ def test_a_job_that_names_a_foreign_class_is_refused_by_every_silo(
         ]
         config.write_text(json.dumps(content))
         outcome = submit(running, job)
-    assert not outcome["present"]  # nobody answered a greeting, nor took a run that was finished
-    assert not (outcome["delivered"] or {}).get("received")
+    if outcome["phase"] == "failed":
+        assert not outcome["rounds"]
+    else:  # an earlier job had finished the run, so this one ends without silos: nobody took a copy
+        assert outcome["delivered"]["received"] == []
     assert not marker.exists()
 
 
