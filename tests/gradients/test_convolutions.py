@@ -229,6 +229,19 @@ def test_a_picture_that_is_not_finite_contributes_nothing(kind: type, value: flo
     assert torch.equal(step.integers, good.integers)
 
 
+@pytest.mark.parametrize("place", range(4))
+def test_a_maximum_is_no_number_wherever_one_below_it_is_none(place: int) -> None:
+    model = nn.Sequential(nn.Conv2d(1, 2, 1), nn.MaxPool2d(2))
+    trunk, _ = Trunk.of(model, torch.float32)
+    assert trunk is not None
+    x = torch.randn(2, 1, 4, 4, generator=torch.Generator().manual_seed(0))
+    x[1, 0, 2 + place // 2, place % 2] = float("nan")
+    _, made = trunk.forward(x, trunk.weights(flat_parameters(model)))
+    exact = model(x).detach()
+    assert exact.isnan().sum() == 2
+    assert torch.allclose(made.reshape(exact.shape), exact, atol=1e-6, equal_nan=True)
+
+
 def test_the_curve_of_a_trunk_is_tanh() -> None:
     """To a few units of the last place, monotone enough never to leave [−1, 1]."""
     x = torch.cat([torch.linspace(-12, 12, 200_001), torch.logspace(-30, 30, 1001), torch.zeros(1)])
