@@ -13,7 +13,6 @@ from soaking.faults import Blow, Blows
 from soaking.federation import Federation
 from soaking.office import Office
 from soaking.sampling import Sampler
-from sumus.engines import PlanQueue
 
 __all__ = ["Changes"]
 
@@ -95,7 +94,7 @@ class Changes:
             pass  # everybody starts again with the new roster
         for silo in federation.silos:
             key = ("--identity", fresh / f"{name}.key") if silo == name else ()
-            federation.join(silo, plan, *key)
+            federation.join(silo, plan, *key, *self._office.assured(silo))
         return name
 
     def replace_silo(self) -> str:
@@ -114,7 +113,7 @@ class Changes:
         with federation.services.resting("server"):
             pass
         for silo in staying:
-            federation.join(silo, plan)
+            federation.join(silo, plan, *self._office.assured(silo))
         key = ("--identity", fresh / f"{comes}.key", "--tls-key", fresh / f"{comes}.tls.key")
         federation.join(comes, plan, *key)
         office.fill()
@@ -140,11 +139,12 @@ class Changes:
                     path.unlink()
             federation.sumus("silo", "restore", backup, vault, *survived, *passphrase, party=name)
         federation.services.drop(name)
-        federation.join(name, plan, "--never-run")
         self._office.restored.add(name)
+        federation.join(name, plan, *self._office.assured(name))
         if ledger_lost:
             self.lost_ledgers.append(name)
-            self._office.fill()  # what was approved before counts as answered there
+            self._office.take_back()  # what was approved before counts as answered there
+            self._office.fill()
         return name
 
     def upgrade(self) -> str:
@@ -159,17 +159,10 @@ class Changes:
 
     def drain(self) -> None:
         """Take out what waits, and wait for what runs."""
-        federation = self._federation
         self._office.retry()
-        queue = PlanQueue(federation.kit("admin") / "queue")
-        for entry in queue.entries():
-            if entry.state == "waiting":
-                federation.sumus(
-                    "federation", "queue", "remove", entry.number, "--kit", federation.kit("admin")
-                )
-                self._office.expected.forget(entry.number)
+        self._office.take_back()
         until = time.monotonic() + self._wait
-        while any(each.state in ("running", "waiting") for each in queue.entries()):
+        while any(each.state in ("running", "waiting") for each in self._office.queue.entries()):
             if time.monotonic() > until:
                 raise TimeoutError("a plan of the queue did not end")
             time.sleep(1.0)

@@ -112,8 +112,22 @@ class Office:
         self.expected.run += [each["number"] for each in added]
         for name in silos:
             files = [each["file"] for each in added]
-            new = ("--never-run",) if name in self.restored else ()
-            federation.sumus("silo", "approve", federation.vault(name), *files, *new, party=name)
+            words = (*files, *self.assured(name))
+            federation.sumus("silo", "approve", federation.vault(name), *words, party=name)
+
+    def assured(self, name: str) -> tuple[str, ...]:
+        """What a silo's people say of a plan that nobody has run."""
+        return ("--never-run",) if name in self.restored else ()
+
+    def take_back(self) -> None:
+        """Take out of the queue what waits, but for what begins at this very moment."""
+        kit = self._federation.kit("admin")
+        for entry in self.queue.entries():
+            if entry.state == "waiting":
+                words = ("federation", "queue", "remove", entry.number, "--kit", kit)
+                self._federation.sumus(*words, code=None)
+                if entry.number not in {each.number for each in self.queue.entries()}:
+                    self.expected.forget(entry.number)
 
     def retry(self) -> None:
         """Have plans wait again that were run before every silo had approved them, three times at

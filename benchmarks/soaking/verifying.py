@@ -91,6 +91,7 @@ class Verifier:
             "no round was answered twice": self.answered_once,
             "no round has less noise than accounted": self.enough_silos,
             "every silo took part in the last run": self.everybody,
+            "every run that a silo was handed was believed": self.deliveries,
             "the queue did what it should": self.queue,
             "`sumus audit evidence` is content": self.evidence,
             "`sumus ledger verify` is content": self.ledgers,
@@ -233,6 +234,25 @@ class Verifier:
             for name in line["body"]["survivors"]
         }
         return [f"{name} is in no round" for name in self._federation.silos if name not in seen]
+
+    def deliveries(self) -> list[str]:
+        """No trail of a silo has a delivery that it refused; some run has arrived at every silo."""
+        wrong = []
+        for silo in self._silos:
+            lines = [
+                line
+                for path in self._federation.state(silo).rglob("audit*.jsonl")
+                for line in chain(path)
+            ]
+            refused = [
+                line
+                for line in lines
+                if line["kind"] == "refusal" and line["body"]["cause"] == "delivery"
+            ]
+            wrong += [f"{silo}: {len(refused)} refused"] if refused else []
+            if not any(line["kind"] == "run.received" for line in lines):
+                wrong.append(f"{silo}: nothing has arrived")
+        return wrong
 
     # -- the queue
 

@@ -15,7 +15,7 @@ import os
 import pickle
 import zipfile
 from collections.abc import Callable, Iterator
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ import torch
 from sumus.books import RunFolder
 from sumus.errors import PeerProtocolError, StorageError
 from sumus.files import Link
-from sumus.parties import checked_run, received_by
+from sumus.parties import agree_on, checked_run, received_by
 from sumus.parties.delivery_messages import Offer, Piece, Receipt, Receipts
 from sumus.parties.own_memory import OwnMemory
 from sumus.parties.parcel import Parcel, UnbelievedError
@@ -45,7 +45,12 @@ from sumus.secagg import (
     decode_any,
     session_digest,
 )
-from support.delivering import DeliveringFederation, Victim, small_plan
+from support.delivering import (
+    DeliveringFederation,
+    Victim,
+    small_plan,
+    start_of_another_plan,
+)
 from support.local_federation import refused
 
 NAME = "silo-0"
@@ -316,6 +321,40 @@ def test_a_lie_is_refused_and_leaves_nothing_behind(victim: Victim, lie: str) ->
     # it is known from now on, and costs nothing to refuse again
     with pytest.raises(UnbelievedError, match="refused before"):
         victim.offer(told)
+
+
+STARTS: dict[str, tuple[Body | None, str]] = {
+    "of another plan": ({"plan_hash": "0" * 64}, "begins with another model"),
+    "under no name": ({"model": "sha256:none"}, "begins with another model"),
+    "with a page for a run": ({"run": "<p>" * 1000}, "not a line of plain text"),
+    "with a world in it": ({"public": {"a": ["b"]}}, "public must be"),
+    "nobody knows": (None, "must hold a JSON object"),
+}
+
+
+def test_a_model_that_the_run_did_not_begin_with_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a plan that goes on from what the run of another plan has released; the control is what
+    really ran.
+    """
+    monkeypatch.setattr("sumus.parties.checked_run.show_run", lambda *ignored: None)
+    plain = small_plan(**{"evaluation.metrics": "none"})
+    start = start_of_another_plan(agree_on(plain).design.resolved.dimension)
+    named = plain.with_overrides({"training.start_from": f"plan:{start.origin.plan_hash}"})
+    federation = DeliveringFederation(tmp_path / "federation", agree_on(named).plan)
+    federation.heard = federation.delivering_to()
+    assert federation.run(start=start.to_text())["phase"] == "finished"
+    federation.stop(NAME)
+    sent = parcel_of_run(federation.server_run, federation.local.server())
+    victim = Victim(federation, tmp_path, sent)
+    for changes, why in STARTS.values():
+        told = None if changes is None else asdict(start.origin) | changes
+        with pytest.raises(UnbelievedError, match=why):
+            victim.deliver(lines_of("run", start=told)(sent))
+    assert victim.deliver(sent).whole
+    victim.state.close()
+    federation.close()
 
 
 def test_after_a_lie_the_truth_is_believed(victim: Victim) -> None:

@@ -108,12 +108,20 @@ def release(number: int, *, epsilon: float | None = None, round_id: str = "") ->
 class Left:
     """What a soak of two silos leaves behind."""
 
-    def __init__(self, root: Path, releases: list[dict[str, Any]], survivors: int = 2) -> None:
+    def __init__(
+        self,
+        root: Path,
+        releases: list[dict[str, Any]],
+        *,
+        survivors: int = 2,
+        trail: tuple[tuple[str, dict[str, Any]], ...] = (("run.received", {}),),
+    ) -> None:
         self.root = root
         for silo in ("Graz", "Oulu"):
             self.state(silo).mkdir(parents=True)
             ledger = self.state(silo) / "ledger-visits.jsonl"
             ledger.write_bytes(lines_of([("release", body) for body in releases]))
+            (self.state(silo) / "audit-1.jsonl").write_bytes(lines_of(list(trail)))
         self.run = root / "server" / "sumus" / "runs" / PLAN / "run"
         self.run.mkdir(parents=True)
         self.run.joinpath("plan.toml").write_text(
@@ -148,6 +156,7 @@ class Left:
 
 BOOKS = (
     *("chains", "epsilon", "runs_equal_ledgers", "answered_once", "enough_silos", "everybody"),
+    "deliveries",
 )
 
 
@@ -183,6 +192,20 @@ def test_a_round_that_was_answered_twice_is_found(tmp_path: Path) -> None:
 def test_a_sum_of_too_few_silos_and_one_that_never_came_back_are_found(tmp_path: Path) -> None:
     left = Left(tmp_path, [release(1), release(2), release(3)], survivors=1)
     assert wrong(left) == {"enough_silos", "everybody"}
+
+
+@pytest.mark.parametrize(
+    "trail",
+    [
+        (("run.received", {}), ("refusal", {"cause": "delivery"})),
+        (("refusal", {"cause": "plan"}),),
+    ],
+)
+def test_a_run_that_was_not_believed_and_one_that_never_came_are_found(
+    tmp_path: Path, trail: tuple[tuple[str, dict[str, Any]], ...]
+) -> None:
+    left = Left(tmp_path, [release(1), release(2), release(3)], trail=trail)
+    assert wrong(left) == {"deliveries"}
 
 
 @pytest.mark.parametrize("what", ["changed", "taken out"])

@@ -32,7 +32,7 @@ from sumus.plan import TrainingPlan
 from sumus.predicting import Model
 from sumus.randomness import RandomSource
 from sumus.secagg import SERVER, Identity, decode_any, head_of
-from support.delivering import DeliveringFederation, small_plan
+from support.delivering import DeliveringFederation, small_plan, start_of_another_plan
 from support.local_federation import refused
 
 SHARED = ("plan.toml", "journal.jsonl", "evidence.jsonl", "model.json", "summary.json", "model.pt")
@@ -326,6 +326,24 @@ def test_a_description_is_handed_out_too(
     assert ours.replace(str(held(federation, "Basel")), "RUN") == theirs.replace(
         str(federation.server_run.path), "RUN"
     )
+    federation.close()
+
+
+@pytest.mark.deep
+@pytest.mark.parametrize("named", ["by its hash", "by the plan whose run has released it"])
+def test_a_run_that_goes_on_from_another_model_is_handed_out_too(
+    tmp_path: Path, named: str
+) -> None:
+    plain = small_plan(**{"evaluation.metrics": "none"})
+    size = agree_on(plain).design.resolved.dimension
+    start = start_of_another_plan(size)
+    name = start.hash if named == "by its hash" else f"plan:{start.origin.plan_hash}"
+    chained = plain.with_overrides({"training.start_from": name})
+    federation = DeliveringFederation(tmp_path, agree_on(chained).plan)
+    assert federation.run(start=start.to_text())["phase"] == "finished"
+    assert federation.job.state()["delivered"]["missing"] == {}
+    for silo in federation.roster.names:
+        assert RunFolder.open(held(federation, silo)).start == start.origin
     federation.close()
 
 

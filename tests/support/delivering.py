@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sumus.books import RunFolder
+import numpy as np
+
+from sumus.books import RunFolder, StartedFrom
 from sumus.engines.kit import SERVER_KEY
 from sumus.engines.server_job import ServerJob
 from sumus.parties import Driver, InProcess, SiloParty, SiloState, open_party, write_rosters
@@ -17,6 +19,7 @@ from sumus.parties.inbox import Inbox
 from sumus.parties.parcel import Parcel
 from sumus.parties.received import Shelf
 from sumus.plan import TrainingPlan
+from sumus.runs import Start
 from sumus.secagg import (
     SERVER,
     Identity,
@@ -35,6 +38,19 @@ MEASURED = SMALL | {"evaluation.metrics": "secure", "privacy.epsilon": 8.0}
 def small_plan(**more: object) -> TrainingPlan:
     """Three silos, two rounds, and a measurement at the end."""
     return plan(MEASURED | more)
+
+
+def start_of_another_plan(size: int) -> Start:
+    """A model of so many parameters, as the run of another plan has released it."""
+    origin = StartedFrom(
+        model="",
+        run="earlier-5738c858",
+        round=2,
+        plan_hash="57" * 32,
+        dataset="digits",
+        guarantee="ε ≤ 1 at δ = 0.0001, proved",
+    )
+    return Start.of_vector(np.linspace(-0.1, 0.1, size), origin)
 
 
 class DeliveringFederation:

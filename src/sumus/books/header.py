@@ -11,6 +11,7 @@ from typing import final
 
 from sumus import __version__
 from sumus.guarantee import Account
+from sumus.plan import PLAN_START
 
 __all__ = ["Header", "StartedFrom", "software_versions"]
 
@@ -41,6 +42,13 @@ class StartedFrom:
     guarantee: str | None = None
     no_ledger: str | None = None
     public: str | None = None
+
+    def is_named(self, start_from: str | None) -> bool:
+        """Whether `training.start_from` names this model: by its hash, or as what another plan's run
+        has released.
+        """
+        by_plan = None if self.plan_hash is None else f"{PLAN_START}{self.plan_hash}"
+        return start_from is not None and start_from in (self.model, by_plan)
 
     def __str__(self) -> str:
         if self.public is not None:

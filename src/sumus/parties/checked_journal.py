@@ -10,10 +10,10 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, final
 
-from sumus.books import Released, RunFolder, digest_of
+from sumus.books import Released, RunFolder, StartedFrom, digest_of
 from sumus.errors import StorageError
 from sumus.files import from_json, plain_json
 from sumus.parties.agreement import Agreement
@@ -125,19 +125,26 @@ class _Checks:
             "arithmetic": {},
             **{key: body.get(key) for key in ("void", "started", "versions")},
         }
-        start = plan.training.start_from
-        if start is not None:
-            begun = body.get("start")
-            named = isinstance(begun, Mapping) and begun.get("model") == start
-            self.require(named, "it begins with another model than the plan")
-            for value in dict(begun or {}).values():
-                if isinstance(value, str):
-                    self.text(value, "where its start comes from")
-            expected["start"] = begun
+        if plan.training.start_from is not None:
+            self._start(body.get("start"), plan.training.start_from)
+            expected["start"] = body["start"]
         differing = [
             key for key in {**expected, **body} if not _alike(expected.get(key), body.get(key))
         ]
         self.require(not differing, f"{', '.join(sorted(differing))[:80]} of its first line")
+
+    def _start(self, told: Any, named: str) -> None:
+        """Which model the run of another plan has released is the server's word, as it is of every
+        later round's model.
+        """
+        begun = from_json(StartedFrom, told, where=f"{self.where}, start")
+        self.require(
+            begun.is_named(named) and _MODEL.fullmatch(begun.model) is not None,
+            "it begins with another model than the plan",
+        )
+        for value in asdict(begun).values():
+            if isinstance(value, str):
+                self.text(value, "where its start comes from")
 
     def event(self, body: Mapping[str, Any]) -> None:
         self.require(set(body) == {"event", "detail", "time"}, "an event has other fields")

@@ -125,8 +125,7 @@ class Start:
         """Whether a plan starts from this model, by its hash or as what another plan's run has
         released.
         """
-        named = plan.training.start_from
-        return named in (self.hash, f"{PLAN_START}{self.origin.plan_hash}")
+        return self.origin.is_named(plan.training.start_from)
 
     def to_text(self) -> str:
         """The model as an operator sends it to the server."""
