@@ -112,10 +112,10 @@ class Vault:
             signs: of the process, given by this very loop.
         """
         signs = signs or Signs()
-        listener.settimeout(_LOOK_SECONDS)
         signs.turned("waits for the relay", ready=True)
         while True:
             try:
+                listener.settimeout(_LOOK_SECONDS)  # refused too where it is closed by now
                 connection, _ = listener.accept()
             except TimeoutError:
                 if listener.fileno() < 0:
