@@ -12,6 +12,7 @@ import pytest
 
 from oracles.secagg_federation import round_id
 from sumus.books import Policy
+from sumus.data import FederatedData
 from sumus.errors import DataError, GuaranteeError, PlanError, StorageError
 from sumus.parties import work_on
 from sumus.parties.sums import pack_model
@@ -87,7 +88,7 @@ def test_by_asking_for_a_release_that_the_ledger_has_no_room_for(build: Build) -
 def test_by_making_the_silo_stumble_over_its_records(build: Build, error: Exception) -> None:
     across = build()
 
-    def stumble(*_: object) -> None:
+    def stumble(*_: object, **__: object) -> FederatedData:
         raise error
 
     across.parties[0]._open_work = work_on(stumble)

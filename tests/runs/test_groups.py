@@ -174,7 +174,7 @@ def test_a_run_is_bound_to_whose_rows_they_are() -> None:
             classes=2,
             test_fraction=0.0,
         )
-        digests.add(bound_to(bytes(32), data, prepare(plan, data), plan))
+        digests.add(bound_to(bytes(32), prepare(plan, data), plan))
     assert len(digests) == 3
 
 

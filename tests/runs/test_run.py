@@ -345,7 +345,7 @@ def _one_label_other(data: FederatedData) -> FederatedData:
 def _one_test_record_other(data: FederatedData) -> FederatedData:
     first = data.silos[0]
     return replace(
-        data, silos=(replace(first, test=Records(first.test.x * 2, first.test.y)), *data.silos[1:])
+        data, silos=(replace(first, test=Records(-first.test.x, first.test.y)), *data.silos[1:])
     )
 
 

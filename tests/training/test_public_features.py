@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
 import torch
 
+from sumus.data import FederatedData, load, load_silo
+from sumus.errors import DataError
 from sumus.plan import TrainingPlan
-from sumus.training import PublicFeatures, preparation
+from sumus.training import PublicFeatures, kept_features, preparation, prepare
 
 PLAN = """
 [privacy]
@@ -48,3 +53,81 @@ def test_blocks_and_threads_change_no_bit(
 
 def test_no_records_have_no_features() -> None:
     assert features_of("none", (7,))(np.empty((0, 7), np.float32)).shape == (0, 8)
+
+
+OWN_TABLE = """
+[data]
+path = "visits.csv"
+silo_column = "clinic"
+label_column = "ill"
+{persons}
+[data.bounds]
+age = [0, 100]
+[data.categories]
+clinic = ["Bergen", "Oslo"]
+ill = ["no", "yes"]
+"""
+PERSONS = 'person_column = "who"\nrecords_per_person = 2'
+
+
+def digits(folder: Path) -> TrainingPlan:
+    return TrainingPlan.from_toml(PLAN.format(features="none"))
+
+
+def rows(folder: Path) -> TrainingPlan:
+    return _own_table(folder, "", "record")
+
+
+def persons(folder: Path) -> TrainingPlan:
+    return _own_table(folder, PERSONS, "person")
+
+
+def _own_table(folder: Path, columns: str, unit: str) -> TrainingPlan:
+    lines = [
+        f"{('Bergen', 'Oslo')[i % 2]},{i % 90},{('no', 'yes')[i % 3 == 0]},p{i // 4}"
+        for i in range(400)
+    ]
+    (folder / "visits.csv").write_text("\n".join(["clinic,age,ill,who", *lines]) + "\n")
+    (folder / "plan.toml").write_text(
+        PLAN.format(features="none").replace("[training]", f'unit = "{unit}"\n[training]')
+        + OWN_TABLE.format(persons=columns)
+    )
+    return TrainingPlan.load(folder / "plan.toml")
+
+
+def parts_of(data: FederatedData) -> list[bytes]:
+    return [
+        column.tobytes()
+        for silo in data.silos
+        for part in (silo.train, silo.validation, silo.test)
+        for column in (part.x, part.y, part.edges)
+    ]
+
+
+@pytest.mark.parametrize("planned", [digits, rows, persons])
+def test_features_kept_instead_of_records_are_those_of_the_records(
+    planned: Callable[[Path], TrainingPlan], tmp_path: Path
+) -> None:
+    plan = planned(tmp_path)
+    records, kept = load(plan), load(plan, features=kept_features(plan))
+    assert kept.behind is not None
+    assert records.silos[0].train.x.shape[1] + 1 == kept.silos[0].train.x.shape[1]
+    assert kept.facts() == records.facts()
+    assert parts_of(prepare(plan, kept).data) == parts_of(prepare(plan, records).data)
+    name = records.silos[-1].name
+    alone = load_silo(plan, name, features=kept_features(plan))
+    assert parts_of(prepare(plan, alone).data) == parts_of(
+        prepare(plan, load_silo(plan, name)).data
+    )
+
+
+def test_records_that_are_their_own_features_are_kept() -> None:
+    plan = TrainingPlan.from_toml('[training]\nalgorithm = "split-noise"\n')
+    assert load(plan, features=kept_features(plan)).behind is None
+
+
+def test_records_behind_the_features_of_another_plan_are_refused() -> None:
+    plan = TrainingPlan.from_toml(PLAN.format(features="none"))
+    kept = load(plan, features=kept_features(plan))
+    with pytest.raises(DataError, match="loaded behind other features"):
+        prepare(plan.replace("training", feature_bound=2.0), kept)

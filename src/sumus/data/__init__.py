@@ -71,8 +71,10 @@ if TYPE_CHECKING:
         PreparedFeatures as PreparedFeatures,
     )
     from sumus.data.silos import (
+        FeaturesFor as FeaturesFor,
         FederatedData as FederatedData,
         Records as Records,
+        RowFeatures as RowFeatures,
         SiloRecords as SiloRecords,
     )
     from sumus.data.stated_counts import (
@@ -113,7 +115,7 @@ __getattr__, __dir__, __all__ = door(
     own_files="load_table",
     sets__cifar10="cifar10_images",
     sets__cifar10_features="PREPARED_FEATURES PreparedFeatures",
-    silos="FederatedData Records SiloRecords",
+    silos="FeaturesFor FederatedData Records RowFeatures SiloRecords",
     stated_counts="OtherCountError hold_to_plan left_out_lines",
     synthetic="write_patients",
     table="OwnTable label_columns open_table table_pool",

@@ -10,14 +10,16 @@ from pathlib import Path
 
 from sumus.data.catalogue import named_facts, named_set
 from sumus.data.pool import federate
-from sumus.data.silos import FederatedData
+from sumus.data.silos import FeaturesFor, FederatedData
 from sumus.errors import DataError
 from sumus.plan import PublicFacts, TrainingPlan
 
 __all__ = ["load", "load_silo", "public_facts"]
 
 
-def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
+def load(
+    plan: TrainingPlan, *, cache: Path | None = None, features: FeaturesFor | None = None
+) -> FederatedData:
     """All records that the plan's data section names.
 
     A plan without data section means the digits. A file of one's own always keeps the silos of its
@@ -32,15 +34,18 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     Args:
         plan: the plan.
         cache: a folder to look for data sets in before all others.
+        features: kept instead of records, `FederatedData.behind`.
     """
     _refuse_objects(plan)
     if plan.data.path is not None:
         from sumus.data.own_files import load_file
 
-        return load_file(plan)
+        return load_file(plan, features=features)
     _refuse_persons(plan)
     facts = named_facts(plan, cache)
     pool = named_set(facts.name).load(cache)
+    if features is not None:
+        pool = dataclasses.replace(pool, features=features(pool.shape))
     data = federate(
         pool, plan, natural=plan.data.partition == "natural", bounds=facts.records_per_silo
     )
@@ -52,7 +57,13 @@ def load(plan: TrainingPlan, *, cache: Path | None = None) -> FederatedData:
     return data
 
 
-def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> FederatedData:
+def load_silo(
+    plan: TrainingPlan,
+    silo: str,
+    *,
+    cache: Path | None = None,
+    features: FeaturesFor | None = None,
+) -> FederatedData:
     """The records of one silo, as that organisation loads them on its own machine.
 
     Its file may hold the records of other silos too. If it does not, classes and columns must be
@@ -66,10 +77,11 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
         plan: the plan.
         silo: name of the silo.
         cache: a folder to look for data sets in before all others.
+        features: see `load`.
     """
     _refuse_objects(plan)
     if plan.data.path is None:
-        data = load(plan, cache=cache)
+        data = load(plan, cache=cache, features=features)
         of_that_name = tuple(records for records in data.silos if records.name == silo)
         if not of_that_name:
             raise DataError(
@@ -79,7 +91,7 @@ def load_silo(plan: TrainingPlan, silo: str, *, cache: Path | None = None) -> Fe
         return dataclasses.replace(data, silos=of_that_name)
     from sumus.data.own_files import load_silo_of_file
 
-    return load_silo_of_file(plan, silo)
+    return load_silo_of_file(plan, silo, features=features)
 
 
 def public_facts(plan: TrainingPlan, *, cache: Path | None = None) -> PublicFacts:

@@ -8,7 +8,7 @@ import numpy as np
 
 from sumus.data.cells import check_declared, described_pool
 from sumus.data.pool import Pool, federate_by_record, silos_by_record
-from sumus.data.silos import FederatedData
+from sumus.data.silos import FeaturesFor, FederatedData
 from sumus.data.stated_counts import COUNTS_ARE_PUBLIC, hold_silo, hold_to_plan, stated_counts
 from sumus.data.table import (
     OwnTable,
@@ -25,11 +25,13 @@ from sumus.plan import PublicFacts, TrainingPlan
 __all__ = ["facts_of_file", "load_file", "load_silo_of_file", "load_table"]
 
 
-def load_file(plan: TrainingPlan) -> FederatedData:
+def load_file(plan: TrainingPlan, *, features: FeaturesFor | None = None) -> FederatedData:
     """All records of the file that the plan names (see `loading.load`)."""
     table = open_table(plan.data, plan.folder)
     pool = _own_pool(plan, table)
     _check_silos(plan, pool)
+    if features is not None:
+        pool = dataclasses.replace(pool, features=features(pool.shape))
     data = hold_to_plan(federate_by_record(pool, plan), plan.data)
     forget_large(table.columns)
     return data
@@ -50,7 +52,9 @@ def load_table(plan: TrainingPlan, table: OwnTable) -> FederatedData:
     return federate_by_record(pool, plan)
 
 
-def load_silo_of_file(plan: TrainingPlan, silo: str) -> FederatedData:
+def load_silo_of_file(
+    plan: TrainingPlan, silo: str, *, features: FeaturesFor | None = None
+) -> FederatedData:
     """The records of one silo of the file that the plan names (see `loading.load_silo`)."""
     table = open_table(plan.data, plan.folder)
     pool = _own_pool(plan, table)
@@ -70,6 +74,7 @@ def load_silo_of_file(plan: TrainingPlan, silo: str) -> FederatedData:
         encode=lambda at: encode(rows[at]),
         silo_names=(silo,),
         silo_of=np.zeros(len(rows), np.int64),
+        features=None if features is None else features(pool.shape),
         persons=None
         if pool.persons is None
         else dataclasses.replace(pool.persons, codes=pool.persons.codes[rows]),

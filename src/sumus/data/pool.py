@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sumus.data.partition import deal, split, split_by_record
 from sumus.data.persons import PersonRules, by_person
-from sumus.data.silos import FederatedData, Records, SiloRecords
+from sumus.data.silos import FederatedData, Records, RowFeatures, SiloRecords
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 from sumus.tasks import Labels
@@ -47,6 +47,8 @@ class Pool:
         numbers: of a description, the columns that hold numbers.
         persons: whose every record is, where persons are the unit of privacy.
         encoding: of a table, the rules that `encode` follows.
+        features: of encoded records, kept instead of them once their part is known, so that no
+            more than one silo is in memory twice.
     """
 
     name: str
@@ -61,6 +63,13 @@ class Pool:
     numbers: tuple[str, ...] = ()
     persons: TextColumn | None = None
     encoding: Encoding | None = None
+    features: RowFeatures | None = None
+
+    def kept(self, records: Records) -> Records:
+        """What is kept of encoded records."""
+        if self.features is None:
+            return records
+        return replace(records, x=self.features(records.x))
 
 
 def federate(
@@ -95,7 +104,7 @@ def federate(
     for name, members, bound in zip(titles, parts, bounds, strict=True):
         parts_of_silo = split(len(members), **_fractions(plan), seed=data.split_seed, silo=name)
         train, validation, test = (
-            Records(pool.encode(members[part]), pool.labels.values[members[part]])
+            pool.kept(Records(pool.encode(members[part]), pool.labels.values[members[part]]))
             for part in parts_of_silo
         )
         if len(train) > bound:
@@ -159,10 +168,11 @@ def silos_by_record(pool: Pool, plan: TrainingPlan) -> Iterator[SiloRecords]:
         if pool.persons is not None:
             ids = replace(pool.persons, codes=pool.persons.codes[members])
             shares, beyond = by_person(x, y, ids, rules=PersonRules.of(plan), silo=name)
-            yield SiloRecords(name, *shares, rows_left_out=beyond)
+            train, validation, test = map(pool.kept, shares)
+            yield SiloRecords(name, train, validation, test, rows_left_out=beyond)
             continue
         parts = split_by_record(x, y, **_fractions(plan), seed=plan.data.split_seed, silo=name)
-        train, validation, test = (Records(x[part], y[part]) for part in parts)
+        train, validation, test = (pool.kept(Records(x[part], y[part])) for part in parts)
         yield SiloRecords(name, train, validation, test)
 
 
@@ -201,4 +211,5 @@ def _federated(pool: Pool, silos: tuple[SiloRecords, ...]) -> FederatedData:
         columns=pool.columns,
         numbers=pool.numbers,
         encoding=pool.encoding,
+        behind=pool.features,
     )

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, final
+from typing import TYPE_CHECKING, Any, Protocol, final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,7 +17,17 @@ from sumus.tasks import LabelFacts
 if TYPE_CHECKING:
     from sumus.data.encoding import Encoding
 
-__all__ = ["FederatedData", "Records", "SiloRecords"]
+__all__ = ["FeaturesFor", "FederatedData", "Records", "RowFeatures", "SiloRecords"]
+
+
+class RowFeatures(Protocol):
+    """A public function of single records; two that are equal compute the same."""
+
+    def __call__(self, records: NDArray[Any]) -> NDArray[np.float32]: ...
+
+
+FeaturesFor = Callable[[tuple[int, ...]], RowFeatures | None]
+"""From one record's shape to the features that are kept instead of records; None: records are."""
 
 
 @final
@@ -174,6 +184,8 @@ class FederatedData:
         columns: of a table, those that make features; of a description, those that are described.
         numbers: of a description, the columns that hold numbers.
         encoding: of a table, how its rows became features; None: records were arrays.
+        behind: the features that every x already is, where records were loaded for one plan alone;
+            `shape` is that of a record before them.
     """
 
     name: str
@@ -187,6 +199,7 @@ class FederatedData:
     columns: tuple[str, ...] = ()
     numbers: tuple[str, ...] = ()
     encoding: Encoding | None = None
+    behind: RowFeatures | None = None
 
     def __post_init__(self) -> None:
         if not self.silos:

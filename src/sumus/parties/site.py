@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import final
 
 from sumus.books import Ledger, LedgerReleases, Policy, state_directory
-from sumus.data import FederatedData, load_silo
+from sumus.data import FeaturesFor, FederatedData, load_silo
 from sumus.errors import DataError, StorageError
 from sumus.events import Refused, RunReceived, Seldom
 from sumus.files import name_of_file, read_bytes, replace_atomically
@@ -124,7 +124,9 @@ class Site:
         """The ledger that every release of these records is entered into."""
         return name_of_file(self.data) if self.is_file else self.data
 
-    def load(self, plan: TrainingPlan, silo: str) -> FederatedData:
+    def load(
+        self, plan: TrainingPlan, silo: str, *, features: FeaturesFor | None = None
+    ) -> FederatedData:
         """This silo's records as the plan encodes them; the plan's own path is never opened, and
         which sheet of a workbook is read is the silo's choice too.
         """
@@ -134,14 +136,15 @@ class Site:
                     f"the plan uses the data set {plan.data.name!r}, this silo joined with a file. "
                     "Join with --data NAME."
                 )
-            return load_silo(plan.replace("data", path=self.data, sheet=None), silo)
+            plan = plan.replace("data", path=self.data, sheet=None)
+            return load_silo(plan, silo, features=features)
         if (plan.data.name or "digits") != self.data or plan.data.path is not None:
             wanted = plan.data.name or plan.data.path
             raise DataError(
                 f"the plan uses {wanted!r}, this silo joined with {self.data!r}. Join with the "
                 "file of its records."
             )
-        return load_silo(plan, silo)
+        return load_silo(plan, silo, features=features)
 
 
 def settle(

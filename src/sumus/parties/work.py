@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from sumus.data import FederatedData
+from sumus.data import FeaturesFor, FederatedData
 from sumus.parties.agreement import Agreement
 from sumus.plan import TrainingPlan
 from sumus.randomness import RandomSource
@@ -41,8 +41,16 @@ class Work(Protocol):
         ...
 
 
-LoadData = Callable[[TrainingPlan, str], FederatedData]
-"""A plan and the silo's name to the silo's own records; the plan's paths are ignored."""
+class LoadData(Protocol):
+    """A plan and the silo's name to the silo's own records, or to features that are kept instead of
+    them; the plan's paths are ignored.
+    """
+
+    def __call__(
+        self, plan: TrainingPlan, silo: str, *, features: FeaturesFor | None = None
+    ) -> FederatedData: ...
+
+
 OpenWork = Callable[[Agreement, str], Work]
 """An agreement and the silo's name to what it computes; loads its records."""
 WatchUpdate = Callable[[int, "LocalUpdate", float], None]
@@ -53,8 +61,9 @@ def work_on(load: LoadData) -> OpenWork:
     """Work on the records that `load` finds; torch is loaded with them."""
 
     def open_work(agreement: Agreement, name: str) -> Work:
-        from sumus.training import LocalWork
+        from sumus.training import LocalWork, kept_features
 
-        return LocalWork.of_silo(agreement.design, name, load(agreement.plan, name))
+        data = load(agreement.plan, name, features=kept_features(agreement.plan))
+        return LocalWork.of_silo(agreement.design, name, data)
 
     return open_work

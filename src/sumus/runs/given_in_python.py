@@ -23,7 +23,7 @@ from sumus.data import (
 from sumus.errors import PlanError, dotted
 from sumus.files import name_of_file
 from sumus.plan import UNNAMED, TrainingPlan
-from sumus.training import GIVEN
+from sumus.training import GIVEN, kept_features
 
 __all__ = ["Given", "class_of", "with_loss", "with_model", "with_records"]
 
@@ -85,6 +85,8 @@ def with_records(
     plan: TrainingPlan,
     silos: Any,
     given: Given,
+    *,
+    records_too: bool = True,
 ) -> tuple[TrainingPlan, FederatedData]:
     """The plan that says which records are trained on, and those records.
 
@@ -94,13 +96,15 @@ def with_records(
     Args:
         silos: objects given in Python; None for the records that the plan names.
         given: what is told about them.
+        records_too: records before the plan's features are asked for after training too; otherwise
+            they need not be kept.
     """
     if silos is None:
         given.refuse(
             ("name", "classes", "groups", "silo", "label", "missing"),
             "is for records given in silos=",
         )
-        return plan, load(plan)
+        return plan, load(plan, features=None if records_too else kept_features(plan))
     plan = _named(plan, given)
     if isinstance(silos, FederatedData):
         given.refuse(

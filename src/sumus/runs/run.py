@@ -141,6 +141,7 @@ def train(
                 label=label,
                 missing=missing,
             ),
+            records_too=options.compare or evaluate is not None,
         )
     if options.compare:
         require_simulation(plan)
@@ -170,9 +171,7 @@ def train(
             design,
             prepared,
             simulation
-            or RunSecret(
-                secret_of(run, data, prepared, design.plan, resumed=resumed), run.plan_hash
-            ),
+            or RunSecret(secret_of(run, prepared, design.plan, resumed=resumed), run.plan_hash),
             releases=releases,
             threads=options.threads,
             vanishing=options.vanishing,

@@ -6,7 +6,6 @@ import hmac
 import os
 
 from sumus.books import RunFolder
-from sumus.data import FederatedData
 from sumus.errors import GuaranteeError, StorageError
 from sumus.plan import TrainingPlan
 from sumus.training import Prepared, bound_to
@@ -19,9 +18,7 @@ def fresh_secret() -> bytes:
     return os.urandom(32)
 
 
-def secret_of(
-    run: RunFolder, data: FederatedData, prepared: Prepared, plan: TrainingPlan, *, resumed: bool
-) -> bytes:
+def secret_of(run: RunFolder, prepared: Prepared, plan: TrainingPlan, *, resumed: bool) -> bytes:
     """The run's 32 secret bytes: drawn once, readable by their owner only, destroyed when the run
     is finished.
 
@@ -30,14 +27,13 @@ def secret_of(
         by what it was to hide.
 
     Args:
-        data: records as they were loaded.
         prepared: records behind the feature map, and the model.
         plan: resolved.
         resumed: the run began in another process.
     """
     if not resumed:
         secret = fresh_secret()
-        run.write_secret(secret + bound_to(secret, data, prepared, plan))
+        run.write_secret(secret + bound_to(secret, prepared, plan))
         return secret
     if run.summary is not None:
         return fresh_secret()  # nothing is left to repeat
@@ -47,7 +43,7 @@ def secret_of(
             f"{run.path / 'secret.key'} must hold 64 bytes, got {len(stored)}. Start a new run."
         )
     secret, bound = stored[:32], stored[32:]
-    if not hmac.compare_digest(bound, bound_to(secret, data, prepared, plan)):
+    if not hmac.compare_digest(bound, bound_to(secret, prepared, plan)):
         began = f"{run.path} began with other records, another feature map or another model"
         raise GuaranteeError(
             f"{began}, which its noise belongs to. Resume it with those, or start a new run."

@@ -16,7 +16,6 @@ import numpy as np
 import torch
 from torch import nn
 
-from sumus.data import FederatedData
 from sumus.gradients import PerRecordGradients, made_up_parameters
 from sumus.plan import TrainingPlan
 from sumus.purity import CHUNK, InputKind, bits_of, certified_logits, is_chain, made_up_labels
@@ -29,7 +28,7 @@ from sumus.training.preparation import Prepared
 __all__ = ["bound_to"]
 
 
-def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: TrainingPlan) -> bytes:
+def bound_to(secret: bytes, bench: Prepared, plan: TrainingPlan) -> bytes:
     """A keyed digest of everything that silos compute from besides plan and checkpoint.
 
     Guarantee: other records, other persons behind them, features, fixed weights or operators of the
@@ -38,12 +37,11 @@ def bound_to(secret: bytes, data: FederatedData, bench: Prepared, plan: Training
 
     Args:
         secret: of the run, 32 bytes.
-        data: records as they were loaded.
         bench: records behind the feature map, and the model.
         plan: resolved.
     """
     digest = hmac.new(secret, f"sumus run/{bench.model}".encode(), "sha256")
-    for silo in (*data.silos, *bench.data.silos):
+    for silo in bench.data.silos:
         for part in (silo.train, silo.validation, silo.test):
             digest.update(f"/{silo.name}/{part.x.shape}/{part.x.dtype}/".encode())
             digest.update(np.ascontiguousarray(part.x).data)

@@ -8,14 +8,14 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Self, final
+from typing import Any, Self, final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import nn
 
-from sumus.data import FederatedData, Records
+from sumus.data import FeaturesFor, FederatedData, Records
 from sumus.errors import DataError, PlanError
 from sumus.features import BIAS_SHARE, FeatureMap, bounded, feature_map
 from sumus.gradients import (
@@ -45,6 +45,7 @@ from sumus.training.trained_part import freeze_untrained
 __all__ = [
     "Prepared",
     "PublicFeatures",
+    "kept_features",
     "model_behind",
     "named_model",
     "prepare",
@@ -110,7 +111,12 @@ class PublicFeatures:
         mapped = self.mapping.shape
         return mapped if self.bound is None else (math.prod(mapped) + 1,)
 
-    def __call__(self, records: npt.NDArray[np.generic]) -> npt.NDArray[np.float32]:
+    @property
+    def changes_nothing(self) -> bool:
+        """Records are their own features."""
+        return self.mapping.name == "none" and self.bound is None
+
+    def __call__(self, records: npt.NDArray[Any]) -> npt.NDArray[np.float32]:
         """Features of all records, some on every core; besides the result, memory for a few of them
         at once.
         """
@@ -132,6 +138,18 @@ class PublicFeatures:
         return bounded(flat, self.bound, longest=self.longest)
 
 
+def kept_features(plan: TrainingPlan) -> FeaturesFor | None:
+    """What whoever loads records for this plan alone may keep instead of them; None: records."""
+    if plan.describes:
+        return None
+
+    def of(shape: tuple[int, ...]) -> PublicFeatures | None:
+        features = PublicFeatures.of(plan, shape)
+        return None if features.changes_nothing else features
+
+    return of
+
+
 def prepare(
     plan: TrainingPlan,
     data: FederatedData,
@@ -149,6 +167,7 @@ def prepare(
         (except without privacy, `fedavg`).
 
     Args:
+        data: records, or what `kept_features` of this plan kept of them.
         model: given in Python instead of the one that the plan names.
         loss: given in Python, which the plan names.
         frozen: values of the layers that are not trained, which the plan names; omitted: those that
@@ -168,6 +187,11 @@ def prepare(
             "training.model", type(model).__name__, rule, 'Use algorithm "split-noise" or "dp-sgd".'
         )
     features = PublicFeatures.of(plan, data.shape)
+    if data.behind is not None and data.behind != features:
+        raise DataError(
+            f"{data.name}: was loaded behind other features than training.features = "
+            f"{training.features!r}. Load the records by the plan that is trained."
+        )
     shape = features.shape
     trained = (
         freeze_untrained(plan, own_copy(model, logits=training.logits))
@@ -178,6 +202,8 @@ def prepare(
     kind = InputKind.of(trained, training.vocabulary)
 
     def transform(records: Records, silo: str) -> Records:
+        if data.behind is not None:
+            return records
         return replace(records, x=in_front(features, kind, records.x, f"silo {silo!r}"))
 
     silos = tuple(
@@ -189,7 +215,7 @@ def prepare(
         )
         for silo in data.silos
     )
-    ready = replace(data, silos=silos, shape=shape)
+    ready = replace(data, silos=silos, shape=shape, behind=None)
     first = silos[0].train
     form = kind.form(torch.from_numpy(first.x[:0]), torch.from_numpy(first.y[:0]))
     _require_fit(plan, trained, form, data.labels, own_loss(plan, loss))

@@ -131,7 +131,7 @@ def _load(cache: Path | None = None) -> Pool:
     """All records, with one silo per state in alphabetical order."""
     path = income_place(cache)
     table = _read(path, [*_RANGES, "PINCP", "STATE"])
-    columns = {name: table[name].to_numpy() for name in _RANGES}
+    columns = {name: table[name].to_numpy().copy() for name in _RANGES}
     for name, (low, high) in _RANGES.items():
         values = columns[name]
         if values.dtype.kind not in "iu" or (
@@ -149,13 +149,16 @@ def _load(cache: Path | None = None) -> Pool:
     states = table["STATE"].combine_chunks().dictionary_encode()
     names = np.array(states.dictionary.to_pylist())
     order = np.argsort(names)
+    silo_of = np.argsort(order).astype(np.uint8)[states.indices.to_numpy()]
+    del table, states
+    importlib.import_module("pyarrow").default_memory_pool().release_unused()
     return Pool(
         name="income",
         labels=Labels(labels, _LABELS),
         encode=lambda rows: encode_income({name: values[rows] for name, values in columns.items()}),
         shape=(income_width(),),
         silo_names=tuple(str(name) for name in names[order]),
-        silo_of=np.argsort(order)[states.indices.to_numpy()].astype(np.int64),
+        silo_of=silo_of.astype(np.int64),
         assumptions=(
             "record counts per state are published by the Census Bureau and taken as public",
             "features use the published code lists and fixed knots only, no statistic of the "
