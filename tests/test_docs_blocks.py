@@ -12,6 +12,7 @@ from support.scripts import run_script
 DOCS = Path(__file__).parent.parent / "docs"
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("page", ["training-code.md", "estimators.md"])
 def test_python_blocks_run_in_order(
     page: str,

@@ -237,6 +237,7 @@ PINNED = {
         "cells_of",
         "cnn_flat_features",
         "described_labels",
+        "feature_norm_of",
         "feature_shape",
         "float_sum_terms",
         "has_schedule",

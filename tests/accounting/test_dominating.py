@@ -92,6 +92,7 @@ def test_the_unit_shift_is_tight(variance: float) -> None:
     assert max(excess) > 1e-6
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("variance", [0.25, 3.0, 500.0])
 def test_points_agree_with_fifty_digits(variance: float) -> None:
     """sup_j Φ⁻¹(F(j)) − Φ⁻¹(F(j−1)) in many digits, up to the first point whose tail is below

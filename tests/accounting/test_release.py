@@ -28,6 +28,7 @@ queries = st.builds(
 )
 
 
+@pytest.mark.deep
 @given(kinds=st.lists(queries, min_size=1, max_size=3))
 @settings(max_examples=10, deadline=None)
 def test_dp_accounting_finds_the_same_epsilon(kinds: list[Queries]) -> None:

@@ -106,6 +106,7 @@ def test_it_inherits_no_open_file(tmp_path: Path) -> None:
     assert len(numbers) <= 4  # its own three, and the folder that ls reads
 
 
+@pytest.mark.deep
 def test_one_that_hangs_is_ended_with_everything_it_started(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:

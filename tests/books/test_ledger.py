@@ -308,6 +308,7 @@ def test_a_torn_entry_that_was_never_completed_is_recovered(ledger: Ledger) -> N
         assert again(ledger).total("record").epsilon == (1.0 if length >= len(longer) - 1 else 0.75)
 
 
+@pytest.mark.deep
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

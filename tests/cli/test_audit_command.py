@@ -98,6 +98,7 @@ def test_theorem(tmp_path: Path) -> None:
     assert (tmp_path / "roc.svg").exists()
 
 
+@pytest.mark.deep
 def test_theorem_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = [
         "audit",

@@ -85,6 +85,7 @@ def consortium(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Consortium
     return Consortium(tmp_path, capsys)
 
 
+@pytest.mark.deep
 def test_a_silo_comes_one_leaves_and_one_has_a_new_key(consortium: Consortium) -> None:
     folder, root = consortium.folder, consortium.root
     first = Roster.parse((folder / "roster.toml").read_text())
@@ -140,6 +141,7 @@ def test_a_silo_comes_one_leaves_and_one_has_a_new_key(consortium: Consortium) -
     assert history.since(first.digest()).epoch == 2
 
 
+@pytest.mark.deep
 def test_a_silo_signs_one_next_roster(consortium: Consortium) -> None:
     folder, vaasa = consortium.folder, consortium.key("Vaasa")
     consortium.run("federation", "admit", str(folder), str(vaasa))

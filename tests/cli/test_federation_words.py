@@ -148,6 +148,7 @@ def test_nobody_is_named_while_all_silos_compute() -> None:
     assert line == "waiting for A (no answer yet): 30 s so far, 570 s more at most"
 
 
+@pytest.mark.deep
 def test_the_driver_knows_who_is_away_while_it_asks() -> None:
     reports: list[list[Awaited]] = []
 

@@ -216,6 +216,7 @@ ANSWERS = [
 ]
 
 
+@pytest.mark.deep
 def test_a_terminal_is_asked_what_options_left_open(folder: Path) -> None:
     ours, theirs = pty.openpty()
     process = started([], stdin=theirs, stdout=theirs, stderr=theirs)
@@ -233,6 +234,7 @@ def test_a_terminal_is_asked_what_options_left_open(folder: Path) -> None:
     assert dict(plan.data.bounds or {}) == {"age": (0.0, 110.0), "stay_days": (0.0, 60.0)}
 
 
+@pytest.mark.deep
 def test_end_of_input_at_a_question_writes_nothing(folder: Path) -> None:
     ours, theirs = pty.openpty()
     process = started(["--silo", "hospital"], stdin=theirs, stdout=theirs, stderr=theirs)
@@ -246,6 +248,7 @@ def test_end_of_input_at_a_question_writes_nothing(folder: Path) -> None:
     assert not Path("plan.toml").exists()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("terminal", ["neither", "input", "output"])
 def test_without_a_terminal_on_both_sides_nothing_is_asked(folder: Path, terminal: str) -> None:
     ours, theirs = pty.openpty()

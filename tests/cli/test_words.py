@@ -564,6 +564,7 @@ def test_train_looks_at_plan_and_table_before_it_imports_torch(tmp_path: Path) -
         )
 
 
+@pytest.mark.deep
 def test_a_model_of_the_current_folder_is_found(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

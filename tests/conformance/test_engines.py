@@ -101,6 +101,7 @@ def test_its_package_is_imported_on_use_only(name: str) -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+@pytest.mark.deep
 def test_the_servers_key_is_in_its_own_kit_and_in_no_other(federation: FederationFolder) -> None:
     kept = [path for path in federation.folder.rglob("*") if path.name == "server.key"]
     own = federation.kit("server") / "sumus" / "server.key"
@@ -112,6 +113,7 @@ def test_the_servers_key_is_in_its_own_kit_and_in_no_other(federation: Federatio
         assert path == own or not path.is_file() or secret not in path.read_bytes(), path
 
 
+@pytest.mark.deep
 def test_a_servers_key_that_its_operator_made_stays_with_the_operator(
     name: str, identities: dict[str, Identity], tmp_path: Path
 ) -> None:
@@ -128,6 +130,7 @@ def test_a_servers_key_that_its_operator_made_stays_with_the_operator(
     assert not (federation.kit("server") / "sumus" / "server.key").exists()
 
 
+@pytest.mark.deep
 def test_kits_are_private_say_whose_they_are_and_hold_no_secret_of_a_silo(
     federation: FederationFolder, identities: dict[str, Identity], name: str
 ) -> None:
@@ -144,6 +147,7 @@ def test_kits_are_private_say_whose_they_are_and_hold_no_secret_of_a_silo(
         assert not any(secret in content for secret in secrets), file
 
 
+@pytest.mark.deep
 def test_a_silo_that_comes_gets_a_kit_like_the_others_and_one_that_leaves_loses_it(
     federation: FederationFolder, identities: dict[str, Identity], name: str
 ) -> None:
@@ -171,6 +175,7 @@ def test_a_silo_that_comes_gets_a_kit_like_the_others_and_one_that_leaves_loses_
     assert not any(gone in file for file in served)
 
 
+@pytest.mark.deep
 def test_kits_are_never_made_over_others(federation: FederationFolder, name: str) -> None:
     before = sorted(federation.folder.rglob("*"))
     with pytest.raises(EngineError, match="exists already"):

@@ -141,6 +141,7 @@ def test_the_numbers_of_links_are_those_of_the_compiled_loops(task: Task) -> Non
     assert len(Link) == 5, "a link more needs a loop of its own, or no link"
 
 
+@pytest.mark.deep
 def test_every_path_gives_the_same_clipped_sum(task: Task) -> None:
     """The compiled loop of a linear model, the layered path and the general one, which never sees a
     closed form.

@@ -54,6 +54,7 @@ def _outcome(path: Path) -> object:
     return {name: (tuple(each.values), each.codes.tolist()) for name, each in columns.items()}
 
 
+@pytest.mark.deep
 @settings(
     max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

@@ -241,6 +241,7 @@ def test_fewer_labels_than_rows_are_refused_also_where_a_frame_is_in_chunks() ->
         sumus.Classifier(random_state=0).fit(pieces, y[:20])
 
 
+@pytest.mark.deep
 def test_scikit_learn_is_optional() -> None:
     script = """
 import sys

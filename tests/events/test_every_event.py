@@ -108,6 +108,7 @@ def test_the_test_looks_for_the_event(name: str) -> None:
     assert any(isinstance(word, str) and name in word for word in words)
 
 
+@pytest.mark.deep
 def test_nobody_logs_but_through_events() -> None:
     """A line of free text would go past the kinds."""
     allowed = {"events/declaring.py", "events/writing.py", "events/piping.py"}

@@ -142,6 +142,7 @@ def edited(line: bytes, place: int, value: int) -> bytes:
     return line[:place] + bytes([line[place] ^ (1 + value % 255)]) + line[place + 1 :]
 
 
+@pytest.mark.deep
 @settings(max_examples=150, deadline=None)
 @given(
     st.sampled_from(["edit", "drop", "double", "swap", "cut", "move"]),

@@ -205,6 +205,7 @@ def test_python_objects_are_refused_so_that_reading_never_runs_code() -> None:
         encode_arrays({"bad": np.array([object()])}, {})
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_every_changed_byte_of_a_checkpoint_is_noticed(data: st.DataObject) -> None:

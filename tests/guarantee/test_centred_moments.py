@@ -110,6 +110,7 @@ def test_every_record_beside_every_small_silo_stays_within_the_resolution(others
     assert worst == pytest.approx(others / (others + 1) * RESOLUTION, rel=2e-3, abs=2.0)
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None)
 @given(data=st.data())
 def test_no_person_beside_no_silo_moves_the_moments_by_more(data: st.DataObject) -> None:

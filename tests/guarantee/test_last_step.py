@@ -61,6 +61,7 @@ def _threshold(kappa: float) -> Callable[[int], int]:
     return lambda state: (80 * STD if state >= above else 0) - round(state / (1.0 + kappa))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("write", [_everything, _threshold])
 @pytest.mark.parametrize("kappa", [0.0, 1.0])
 @pytest.mark.parametrize("rate", [1.0, 0.3])

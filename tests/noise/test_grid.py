@@ -98,6 +98,7 @@ def test_no_input_makes_a_stochastically_rounded_record_longer_than_declared(
     assert declared <= grid.resolution + math.sqrt(records.shape[1])
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None)
 @given(
     grid=st.builds(Grid, st.floats(1e-6, 1e6), st.integers(1, 1 << 20)),

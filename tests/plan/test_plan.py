@@ -82,6 +82,7 @@ def plans(draw: st.DrawFn) -> TrainingPlan:
     return TrainingPlan.from_table(tables)
 
 
+@pytest.mark.deep
 @given(plans())
 @settings(max_examples=150, deadline=None)
 def test_toml_round_trip(plan: TrainingPlan) -> None:

@@ -229,6 +229,7 @@ def test_names_in_charts_are_escaped() -> None:
         assert json.loads(str(page.elements[0][1]["data-values"]))["names"][0][0] == nasty
 
 
+@pytest.mark.deep
 def test_a_page_about_long_runs_of_many_silos_stays_below_a_megabyte(tmp_path: Path) -> None:
     states = tuple(f"state {number}" for number in range(51))
     paths = [

@@ -157,6 +157,7 @@ def signed(message: Message) -> bytes:
     return message.encode(signer_of(message))
 
 
+@pytest.mark.deep
 @given(messages())
 @settings(max_examples=300, deadline=None)
 def test_every_message_survives_its_own_encoding(message: Message) -> None:
@@ -217,6 +218,7 @@ def test_a_vector_written_in_place_gives_the_same_bytes(
     assert empty.encode_with(write, IDENTITIES[1], size=len(vector)) == signed(message)
 
 
+@pytest.mark.deep
 @given(messages(), st.data())
 @settings(max_examples=500, deadline=None)
 def test_a_changed_byte_string_is_refused_or_canonical(

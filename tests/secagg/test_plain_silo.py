@@ -350,6 +350,7 @@ def test_plain_and_real_silos_sum_together_whoever_drops_out(data: st.DataObject
         )
 
 
+@pytest.mark.deep
 def test_plain_and_real_silos_sum_together_on_a_sparse_graph() -> None:
     terms = terms_for(20, length=3, dropouts=4, graph="sparse")
     mixed = Mixed(terms, frozenset(range(0, 20, 2)), with_kem=False)

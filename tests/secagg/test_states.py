@@ -274,6 +274,7 @@ def test_too_few_keys_end_the_set_up_cleanly(world: Federation) -> None:
         setup.close()
 
 
+@pytest.mark.deep
 @given(st.data())
 @settings(max_examples=150, deadline=None)
 def test_fuzzed_messages_never_crash_a_state(world: Federation, data: st.DataObject) -> None:

@@ -239,6 +239,7 @@ CASES = {
 }
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "multiplier"),
     [
@@ -284,6 +285,7 @@ def test_the_truth_of_many_classes_is_within_every_interval(
     assert ("confusion" in found[0].tables) == (classes <= 32)
 
 
+@pytest.mark.deep
 def test_the_choice_of_records_is_within_the_intervals_too() -> None:
     """New records in every draw, against the AUROC of the population: Φ(apart/√2)."""
     from scipy.stats import norm
@@ -299,6 +301,7 @@ def test_the_choice_of_records_is_within_the_intervals_too() -> None:
     assert np.mean(inside) >= HIT
 
 
+@pytest.mark.deep
 def test_tables_say_what_the_records_do() -> None:
     scores = drawn(5000, share=0.3, apart=1.5)
     correct, _, labels, said = scores

@@ -451,6 +451,7 @@ def test_secure_counts_tell_both_measures_with_their_widths(tmp_path: Path) -> N
     assert "c-index" in text
 
 
+@pytest.mark.deep
 def test_networks_learn_times_given_in_python(tmp_path: Path) -> None:
     """The named linear model and a network of one's own, by clipped noisy steps."""
     x, months, died = people(2400)

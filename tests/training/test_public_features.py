@@ -11,7 +11,7 @@ import torch
 
 from sumus.data import FederatedData, load, load_silo
 from sumus.errors import DataError
-from sumus.plan import TrainingPlan
+from sumus.plan import TrainingPlan, resolve
 from sumus.training import PublicFeatures, kept_features, preparation, prepare
 
 PLAN = """
@@ -59,15 +59,22 @@ OWN_TABLE = """
 [data]
 path = "visits.csv"
 silo_column = "clinic"
-label_column = "ill"
-{persons}
+label_column = "ward"
+columns = ["age", "cost"]
 [data.bounds]
 age = [0, 100]
+cost = [0, 9]
 [data.categories]
 clinic = ["Bergen", "Oslo"]
-ill = ["no", "yes"]
+ward = ["a", "b"]
 """
-PERSONS = 'person_column = "who"\nrecords_per_person = 2'
+PERSONS = {"data.person_column": "who", "data.records_per_person": 2, "privacy.unit": "person"}
+COSTS = {
+    "data.label_column": "cost",
+    "data.columns": ["age", "ward"],
+    "training.task": "regression",
+    "training.model": "linear",
+}
 
 
 def digits(folder: Path) -> TrainingPlan:
@@ -75,24 +82,26 @@ def digits(folder: Path) -> TrainingPlan:
 
 
 def rows(folder: Path) -> TrainingPlan:
-    return _own_table(folder, "", "record")
+    return _own_table(folder, {})
 
 
 def persons(folder: Path) -> TrainingPlan:
-    return _own_table(folder, PERSONS, "person")
+    return _own_table(folder, PERSONS)
 
 
-def _own_table(folder: Path, columns: str, unit: str) -> TrainingPlan:
+def numbers(folder: Path) -> TrainingPlan:
+    """Records keep how long they are, up to a length that the plan leaves open."""
+    return _own_table(folder, COSTS)
+
+
+def _own_table(folder: Path, keys: dict[str, object]) -> TrainingPlan:
     lines = [
-        f"{('Bergen', 'Oslo')[i % 2]},{i % 90},{('no', 'yes')[i % 3 == 0]},p{i // 4}"
+        f"{('Bergen', 'Oslo')[i % 2]},{i % 90},{'ab'[i % 3 == 0]},{i % 10},p{i // 4}"
         for i in range(400)
     ]
-    (folder / "visits.csv").write_text("\n".join(["clinic,age,ill,who", *lines]) + "\n")
-    (folder / "plan.toml").write_text(
-        PLAN.format(features="none").replace("[training]", f'unit = "{unit}"\n[training]')
-        + OWN_TABLE.format(persons=columns)
-    )
-    return TrainingPlan.load(folder / "plan.toml")
+    (folder / "visits.csv").write_text("\n".join(["clinic,age,ward,cost,who", *lines]) + "\n")
+    (folder / "plan.toml").write_text(PLAN.format(features="none") + OWN_TABLE)
+    return TrainingPlan.load(folder / "plan.toml").with_overrides(keys)
 
 
 def parts_of(data: FederatedData) -> list[bytes]:
@@ -104,21 +113,21 @@ def parts_of(data: FederatedData) -> list[bytes]:
     ]
 
 
-@pytest.mark.parametrize("planned", [digits, rows, persons])
+@pytest.mark.parametrize("planned", [digits, rows, persons, numbers])
 def test_features_kept_instead_of_records_are_those_of_the_records(
     planned: Callable[[Path], TrainingPlan], tmp_path: Path
 ) -> None:
     plan = planned(tmp_path)
     records, kept = load(plan), load(plan, features=kept_features(plan))
     assert kept.behind is not None
+    plan = resolve(plan, records.facts()).plan
     assert records.silos[0].train.x.shape[1] + 1 == kept.silos[0].train.x.shape[1]
     assert kept.facts() == records.facts()
     assert parts_of(prepare(plan, kept).data) == parts_of(prepare(plan, records).data)
     name = records.silos[-1].name
+    silo = load_silo(plan, name)
     alone = load_silo(plan, name, features=kept_features(plan))
-    assert parts_of(prepare(plan, alone).data) == parts_of(
-        prepare(plan, load_silo(plan, name)).data
-    )
+    assert parts_of(prepare(plan, alone).data) == parts_of(prepare(plan, silo).data)
 
 
 def test_records_that_are_their_own_features_are_kept() -> None:

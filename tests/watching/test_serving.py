@@ -231,6 +231,7 @@ def test_what_is_no_request_gets_no_answer_and_stops_nobody(page: LivePage, raw:
     assert asked(page.port, "/healthz")[0] == 200
 
 
+@pytest.mark.deep
 def test_silent_and_slow_clients_hold_up_neither_readers_nor_the_run(
     page: LivePage, board: Board
 ) -> None:

@@ -268,6 +268,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WatchedFederation]
     federation.close()
 
 
+@pytest.mark.deep
 def test_an_operator_who_looks_late_sees_the_whole_run(ran: WatchedFederation) -> None:
     board = federation_board("operator", "here")
     looking = Looking(ran, FederationWatcher(board))  # type: ignore[arg-type]

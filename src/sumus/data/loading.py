@@ -43,9 +43,7 @@ def load(
         return load_file(plan, features=features)
     _refuse_persons(plan)
     facts = named_facts(plan, cache)
-    pool = named_set(facts.name).load(cache)
-    if features is not None:
-        pool = dataclasses.replace(pool, features=features(pool.shape))
+    pool = named_set(facts.name).load(cache).behind(features)
     data = federate(
         pool, plan, natural=plan.data.partition == "natural", bounds=facts.records_per_silo
     )

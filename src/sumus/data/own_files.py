@@ -28,10 +28,8 @@ __all__ = ["facts_of_file", "load_file", "load_silo_of_file", "load_table"]
 def load_file(plan: TrainingPlan, *, features: FeaturesFor | None = None) -> FederatedData:
     """All records of the file that the plan names (see `loading.load`)."""
     table = open_table(plan.data, plan.folder)
-    pool = _own_pool(plan, table)
+    pool = _own_pool(plan, table).behind(features)
     _check_silos(plan, pool)
-    if features is not None:
-        pool = dataclasses.replace(pool, features=features(pool.shape))
     data = hold_to_plan(federate_by_record(pool, plan), plan.data)
     forget_large(table.columns)
     return data
@@ -57,7 +55,7 @@ def load_silo_of_file(
 ) -> FederatedData:
     """The records of one silo of the file that the plan names (see `loading.load_silo`)."""
     table = open_table(plan.data, plan.folder)
-    pool = _own_pool(plan, table)
+    pool = _own_pool(plan, table).behind(features)
     names, silo_of = pool.silo_names or (), pool.silo_of
     if silo_of is None or silo not in names:
         raise DataError(
@@ -74,7 +72,6 @@ def load_silo_of_file(
         encode=lambda at: encode(rows[at]),
         silo_names=(silo,),
         silo_of=np.zeros(len(rows), np.int64),
-        features=None if features is None else features(pool.shape),
         persons=None
         if pool.persons is None
         else dataclasses.replace(pool.persons, codes=pool.persons.codes[rows]),

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, final
+from typing import TYPE_CHECKING, Self, final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sumus.data.partition import deal, split, split_by_record
 from sumus.data.persons import PersonRules, by_person
-from sumus.data.silos import FederatedData, Records, RowFeatures, SiloRecords
+from sumus.data.silos import FeaturesFor, FederatedData, Records, RowFeatures, SiloRecords
 from sumus.errors import DataError
 from sumus.plan import TrainingPlan
 from sumus.tasks import Labels
@@ -64,6 +64,11 @@ class Pool:
     persons: TextColumn | None = None
     encoding: Encoding | None = None
     features: RowFeatures | None = None
+
+    def behind(self, features: FeaturesFor | None) -> Self:
+        """The same records, of which features may be kept."""
+        found = None if features is None else features(self.shape, len(self.columns))
+        return replace(self, features=found)
 
     def kept(self, records: Records) -> Records:
         """What is kept of encoded records."""

@@ -26,8 +26,10 @@ class RowFeatures(Protocol):
     def __call__(self, records: NDArray[Any]) -> NDArray[np.float32]: ...
 
 
-FeaturesFor = Callable[[tuple[int, ...]], RowFeatures | None]
-"""From one record's shape to the features that are kept instead of records; None: records are."""
+FeaturesFor = Callable[[tuple[int, ...], int], RowFeatures | None]
+"""From one record's shape, and the number of columns that it was in a table, to the features that
+are kept instead of records; None: records are.
+"""
 
 
 @final

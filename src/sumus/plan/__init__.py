@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         DEFAULT_EPSILON as DEFAULT_EPSILON,
         ResolvedPlan as ResolvedPlan,
         ResolvedSilo as ResolvedSilo,
+        feature_norm_of as feature_norm_of,
         resolve as resolve,
     )
     from sumus.plan.schedules import (
@@ -66,7 +67,7 @@ __getattr__, __dir__, __all__ = door(
     facts="PublicFacts",
     moments="MomentShape",
     plan="DEFAULT_PLAN DEFAULT_ROWS_PER_PERSON UNNAMED DataPlan PrivacyPlan SiloPlan TrainingPlan",
-    resolved="DEFAULT_EPSILON ResolvedPlan ResolvedSilo resolve",
+    resolved="DEFAULT_EPSILON ResolvedPlan ResolvedSilo feature_norm_of resolve",
     schedules="has_schedule noise_ratios plan_of_round plans_of_rates rate_factor",
     sections="ENCODINGS PLAN_START",
     sizes=(

@@ -20,7 +20,14 @@ from sumus.plan.moments import MomentShape
 from sumus.plan.plan import SiloPlan, TrainingPlan
 from sumus.plan.sizes import LINEAR_MODELS, MODELS, feature_shape, parameter_count, parameter_sizes
 
-__all__ = ["DEFAULT_BIN", "DEFAULT_EPSILON", "ResolvedPlan", "ResolvedSilo", "resolve"]
+__all__ = [
+    "DEFAULT_BIN",
+    "DEFAULT_EPSILON",
+    "ResolvedPlan",
+    "ResolvedSilo",
+    "feature_norm_of",
+    "resolve",
+]
 
 DEFAULT_EPSILON = 1.0
 """The target of a plan that names neither an ε nor a noise."""
@@ -249,15 +256,25 @@ def resolve(plan: TrainingPlan, facts: PublicFacts) -> ResolvedPlan:
 
 
 def _as_the_task_means(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:
-    """Model and length of records where the task has a default of its own: columns are scaled to
-    [−1, 1] each, so that few records are longer than the root of their number.
+    """Model and length of records where the task has a default of its own."""
+    longest = feature_norm_of(plan, facts.shape, len(facts.columns))
+    model = plan.task.model_name(plan.training.model)
+    return plan.replace("training", model=model, feature_norm=longest)
+
+
+def feature_norm_of(plan: TrainingPlan, shape: tuple[int, ...], columns: int) -> float | None:
+    """L, `training.feature_norm` of records of this shape; columns are scaled to [−1, 1] each, so
+    that few records are longer than the root of their number.
+
+    Args:
+        columns: of the table that the records were; 0: of none.
     """
-    plan = plan.replace("training", model=plan.task.model_name(plan.training.model))
     keeps = plan.task.keeps_lengths and plan.rules.bounded_records
     if not keeps or plan.training.feature_norm is not None:
-        return plan
-    columns = len(facts.columns) or math.prod(_behind(plan, facts))
-    return plan.replace("training", feature_norm=math.sqrt(columns))
+        return plan.training.feature_norm
+    training = plan.training
+    behind = feature_shape(training.features, shape, training.components)
+    return math.sqrt(columns or math.prod(behind))
 
 
 def _with_class_weights(plan: TrainingPlan, facts: PublicFacts) -> TrainingPlan:

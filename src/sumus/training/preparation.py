@@ -25,7 +25,7 @@ from sumus.gradients import (
     one_thread_each,
 )
 from sumus.guarantee import LARGEST_WEIGHT_NORM
-from sumus.plan import TrainingPlan, cells_of, feature_shape
+from sumus.plan import TrainingPlan, cells_of, feature_norm_of, feature_shape
 from sumus.purity import (
     Form,
     InputKind,
@@ -143,8 +143,9 @@ def kept_features(plan: TrainingPlan) -> FeaturesFor | None:
     if plan.describes:
         return None
 
-    def of(shape: tuple[int, ...]) -> PublicFeatures | None:
-        features = PublicFeatures.of(plan, shape)
+    def of(shape: tuple[int, ...], columns: int) -> PublicFeatures | None:
+        longest = feature_norm_of(plan, shape, columns)
+        features = PublicFeatures.of(plan.replace("training", feature_norm=longest), shape)
         return None if features.changes_nothing else features
 
     return of
