@@ -24,7 +24,7 @@ from sumus.training import (
     Prepared,
     Server,
     at_home,
-    evaluate,
+    evaluate_each,
     knows_its_code,
 )
 
@@ -178,16 +178,13 @@ class SimulationMetrics:
         """Of each silo's records by themselves."""
         plan = self.design.plan
         part = "validation" if plan.data.validation_fraction > 0.0 else "test"
-        return [
-            evaluate(
-                self._model_of(silo),
-                self.server.released,
-                getattr(silo, part),
-                task=plan.task,
-                vocabulary=plan.training.vocabulary,
-            )
-            for silo in self.prepared.data.silos
-        ]
+        silos = self.prepared.data.silos
+        return evaluate_each(
+            [(self._model_of(silo), getattr(silo, part)) for silo in silos],
+            self.server.released,
+            task=plan.task,
+            vocabulary=plan.training.vocabulary,
+        )
 
     def _model_of(self, silo: SiloRecords) -> nn.Module:
         """As the silo would use it: with what it fits at home; a user's code sees no records."""

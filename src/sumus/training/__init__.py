@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from sumus.training.evaluation import (
         SecureMetrics as SecureMetrics,
         evaluate as evaluate,
+        evaluate_each as evaluate_each,
         outputs_of as outputs_of,
     )
     from sumus.training.frozen_layers import (
@@ -72,7 +73,7 @@ if TYPE_CHECKING:
 __getattr__, __dir__, __all__ = door(
     __name__,
     binding="bound_to",
-    evaluation="SecureMetrics evaluate outputs_of",
+    evaluation="SecureMetrics evaluate evaluate_each outputs_of",
     local="local_updater",
     local__plain_steps="plain_steps",
     local__update="LocalUpdate LocalUpdater in_round",

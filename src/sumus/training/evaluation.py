@@ -7,8 +7,9 @@ test record is in `sumus.guarantee.counts` and in the account.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, final
 
 import numpy as np
@@ -18,7 +19,7 @@ from torch import nn
 
 from sumus.data import Records
 from sumus.errors import GuaranteeError
-from sumus.gradients import record_loss
+from sumus.gradients import one_thread_each, record_loss
 from sumus.guarantee import (
     NoiseDesign,
     NormGate,
@@ -44,7 +45,7 @@ from sumus.tasks import Metrics, Task
 from sumus.training.models import flat_parameters
 from sumus.training.preparation import require_persons
 
-__all__ = ["SecureMetrics", "evaluate", "outputs_of"]
+__all__ = ["SecureMetrics", "evaluate", "evaluate_each", "outputs_of"]
 
 _COUNTED = 4096  # records whose counts are in memory at once
 _TOGETHER = 4096  # records whose outputs are computed at once, where no guarantee covers them
@@ -65,6 +66,23 @@ def evaluate(
     scores = _scores(task, model, parameters, records, vocabulary=vocabulary, chunk=chunk)
     weights = None if records.persons is None else records.weights("mean")
     return task.metrics(*scores, weights=weights)
+
+
+def evaluate_each(
+    asked: Sequence[tuple[nn.Module, Records]],
+    parameters: npt.NDArray[np.float64],
+    *,
+    task: Task,
+    vocabulary: int | None = None,
+) -> list[Metrics]:
+    """`evaluate` for each model and its records; chains of torch's own layers on every core."""
+    work = [
+        partial(evaluate, model, parameters, records, task=task, vocabulary=vocabulary)
+        for model, records in asked
+    ]
+    if all(is_chain(model) for model, _ in asked):
+        return one_thread_each(work)
+    return [piece() for piece in work]  # examined first, which takes every core by itself
 
 
 def outputs_of(
