@@ -16,6 +16,7 @@ age and hours with the 26 major occupation groups: 79.5 %; every single occupati
 from __future__ import annotations
 
 import importlib
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -185,7 +186,8 @@ def encode_income(columns: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
     all records have about one norm.
 
     Args:
-        columns: AGEP, COW, SCHL, MAR, OCCP, POBP, RELP, WKHP, SEX and RAC2, of equal length.
+        columns: AGEP, COW, SCHL, MAR, OCCP, POBP, RELP, WKHP, SEX and RAC2, of equal length, within
+            the ranges of their codes.
     """
     rows = len(columns["OCCP"])
     out = np.zeros((rows, income_width()), dtype=np.float32)
@@ -196,20 +198,36 @@ def encode_income(columns: dict[str, NDArray[Any]]) -> NDArray[np.float32]:
 
 
 def _encode_block(columns: dict[str, NDArray[Any]], out: NDArray[np.float32]) -> None:
-    row = np.arange(len(out))
-    offset = 0
+    flat, first = out.reshape(-1), np.arange(len(out)) * out.shape[1]
+    for name, places in _places().items():
+        flat[first + places[columns[name]]] = 1.0
+    for name, (offset, shares) in _shares().items():
+        out[:, offset : offset + shares.shape[1]] = shares[columns[name]]
+
+
+@cache
+def _places() -> dict[str, NDArray[np.int64]]:
+    """Feature of every code of the columns that are groups."""
+    places, offset = {}, 0
     for name, starts in _GROUP_STARTS.items():
-        out[row, offset + np.searchsorted(starts, columns[name], side="right") - 1] = 1.0
+        codes = np.arange(_RANGES[name][1] + 1)
+        places[name] = offset + np.searchsorted(starts, codes, side="right") - 1
         offset += len(starts)
-    for name, knots in _KNOTS.items():
-        out[:, offset : offset + len(knots)] = hats(
-            columns[name].astype(np.float64), np.array(knots, dtype=np.float64)
-        )
-        offset += len(knots)
     lookup, _ = _occupation_features()
-    out[row, offset + lookup[np.minimum(columns["OCCP"] // _CODES_A_GROUP, _OCCUPATION_GROUPS)]] = (
-        1.0
-    )
+    codes = np.arange(_RANGES["OCCP"][1] + 1)
+    groups = np.minimum(codes // _CODES_A_GROUP, _OCCUPATION_GROUPS)
+    return places | {"OCCP": offset + sum(map(len, _KNOTS.values())) + lookup[groups]}
+
+
+@cache
+def _shares() -> dict[str, tuple[int, NDArray[np.float32]]]:
+    """First feature of the columns that are numbers, and the features of every number."""
+    shares, offset = {}, sum(map(len, _GROUP_STARTS.values()))
+    for name, knots in _KNOTS.items():
+        numbers = np.arange(_RANGES[name][1] + 1, dtype=np.float64)
+        shares[name] = offset, hats(numbers, np.array(knots, dtype=np.float64))
+        offset += len(knots)
+    return shares
 
 
 def _occupation_features() -> tuple[NDArray[np.int64], tuple[str, ...]]:
