@@ -45,6 +45,7 @@ if TYPE_CHECKING:
     )
     from sumus.gradients.kernels import (
         outer_norms2 as outer_norms2,
+        row_norms2 as row_norms2,
         run_pass as run_pass,
         scales as scales,
         to_capped_residuals as to_capped_residuals,
@@ -74,7 +75,7 @@ __getattr__, __dir__, __all__ = door(
     devices="device_facts require_device",
     examination="made_up_parameters",
     frozen_front="behind split_at_training",
-    kernels="outer_norms2 run_pass scales to_capped_residuals",
+    kernels="outer_norms2 row_norms2 run_pass scales to_capped_residuals",
     losses="OwnLoss record_loss",
     layers="LAYERS",
     moments="add_moments",

@@ -33,7 +33,7 @@ from torch import nn
 
 from sumus.data import Records
 from sumus.errors import DataError, GuaranteeError, PlanError
-from sumus.gradients import Units, run_pass
+from sumus.gradients import Units, row_norms2, run_pass
 from sumus.guarantee import LARGEST_WEIGHT_NORM, NoiseDesign, SiloDesign, convex_bounds
 from sumus.randomness import RandomSource
 from sumus.tasks import Link, Loss, Task
@@ -194,7 +194,8 @@ def _check(
     x: npt.NDArray[np.float32],
     feature_bound: float,
 ) -> None:
-    norms2 = np.einsum("ij,ij->i", x, x, dtype=np.float64) if len(x) else np.zeros(0)
+    norms2 = np.zeros(len(x))
+    row_norms2(np.ascontiguousarray(x), norms2)
     if not (norms2 <= (feature_bound * (1.0 + 1e-6)) ** 2).all():  # float32 features; NaN fails too
         largest = math.sqrt(float(np.nan_to_num(norms2, nan=math.inf).max()))
         raise DataError(
