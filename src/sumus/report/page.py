@@ -11,6 +11,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
 from typing import Any, final
 
@@ -150,6 +151,23 @@ def render_report(
 
 def rendered(template: str, **values: Any) -> str:
     """A template with the style and script of all pages, and a policy that lets nothing else in."""
+    style, script = house_style(), (TEMPLATES / "page.js").read_text(encoding="utf-8")
+    return (
+        _environment()
+        .get_template(template)
+        .render(
+            style=style,
+            script=script,
+            policy=_content_policy(style, script),
+            assumed=ASSUMED,
+            **values,
+        )
+    )
+
+
+@cache  # which keeps compiled templates
+def _environment() -> jinja2.Environment:
+    """How every page is written."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(TEMPLATES),
         autoescape=True,
@@ -166,14 +184,7 @@ def rendered(template: str, **values: Any) -> str:
         "told": lambda value, measure, plus_minus=None: told_as(measure, value, plus_minus),
         "value": lambda entry, measure: value_of(measure, entry),
     }
-    style, script = house_style(), (TEMPLATES / "page.js").read_text(encoding="utf-8")
-    return environment.get_template(template).render(
-        style=style,
-        script=script,
-        policy=_content_policy(style, script),
-        assumed=ASSUMED,
-        **values,
-    )
+    return environment
 
 
 def plan_differences(
