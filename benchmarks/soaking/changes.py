@@ -161,6 +161,10 @@ class Changes:
         """Take out what waits, and wait for what runs."""
         self._office.retry()
         self._office.take_back()
+        self.wait_for_all()
+
+    def wait_for_all(self) -> None:
+        """Wait for every plan of the queue."""
         until = time.monotonic() + self._wait
         while any(each.state in ("running", "waiting") for each in self._office.queue.entries()):
             if time.monotonic() > until:

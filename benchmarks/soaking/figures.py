@@ -18,6 +18,8 @@ __all__ = ["blow_table", "disk_growth", "draw", "process_growth", "round_growth"
 
 _WARM_SECONDS = 60.0
 """Of a process's life that are left out: it loads and compiles."""
+_FEWEST_ROUNDS = 200
+"""Of a life that is judged: of fewer a slope per 1,000 is the noise of a few samples."""
 _COLOURS = ("#2563eb", "#d97706", "#059669", "#db2777", "#7c3aed", "#0891b2", "#65a30d")
 _MEBIBYTE = 1 << 20
 _MOST_DRAWN = 60
@@ -38,10 +40,17 @@ def process_growth(samples: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, 
                 )
     grown = {}
     for kind, by_what in sorted(lives.items()):
-        found = {what: growth_of(list(by_life.values())) for what, by_life in by_what.items()}
+        found = {
+            what: growth_of([life for life in by_life.values() if _is_long(life)])
+            for what, by_life in by_what.items()
+        }
         if all(found.values()):
             grown[kind] = {what: each for what, each in found.items() if each is not None}
     return grown
+
+
+def _is_long(life: Life) -> bool:
+    return life[-1][0] - life[0][0] >= _FEWEST_ROUNDS
 
 
 def disk_growth(samples: Sequence[Mapping[str, Any]]) -> dict[str, dict[str, Growth]]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from soaking.federation import Federation
 from sumus.engines import PlanQueue
@@ -28,6 +29,8 @@ algorithm = "convex-pass"
 model = "logistic"
 learning_rate = 1.0
 init_seed = {seed}
+[noise]
+resolution_bits = 12
 [data]
 path = "visits.csv"
 silo_column = "site"
@@ -71,13 +74,20 @@ class Office:
         self.restored: set[str] = set()
         """Silos whose vault came from a backup, and whose people say of a new plan that it is new."""
 
-    def write(self, silos: Sequence[str], *, epsilon: float = 1.0, metrics: str = "none") -> Path:
+    def write(
+        self,
+        silos: Sequence[str],
+        *,
+        epsilon: float = 1.0,
+        metrics: str = "none",
+        rounds: int | None = None,
+    ) -> Path:
         """A plan that nobody has run."""
         self._seed += 1
         text = _PLAN.format(
             epsilon=epsilon,
             count=len(silos),
-            rounds=self._rounds,
+            rounds=self._rounds if rounds is None else rounds,
             seed=self._seed,
             records=", ".join(["100"] * len(silos)),
             sites=", ".join(f'"{name}"' for name in sorted(silos)),
@@ -109,11 +119,24 @@ class Office:
         added += federation.json("federation", "queue", "add", chained, *start, "--kit", kit)[
             "added"
         ]
+        self._approve(added)
+
+    def fill_long(self, rounds: int) -> None:
+        """Queue one plan of so many rounds, in whose job every process lives long."""
+        federation = self._federation
+        path = self.write(federation.silos, rounds=rounds)
+        words = ("federation", "queue", "add", path, "--kit", federation.kit("admin"))
+        self._approve(federation.json(*words)["added"])
+
+    def _approve(self, added: Sequence[Mapping[str, Any]]) -> None:
+        """Every silo approves what was added, and it should run."""
         self.expected.run += [each["number"] for each in added]
-        for name in silos:
+        for name in self._federation.silos:
             files = [each["file"] for each in added]
             words = (*files, *self.assured(name))
-            federation.sumus("silo", "approve", federation.vault(name), *words, party=name)
+            self._federation.sumus(
+                "silo", "approve", self._federation.vault(name), *words, party=name
+            )
 
     def assured(self, name: str) -> tuple[str, ...]:
         """What a silo's people say of a plan that nobody has run."""

@@ -46,6 +46,8 @@ A silo that misses the start of a job comes back with the next one.{unmeasured}
 ## What grows
 
 Slopes are medians over all pairs of samples within the life of a process (Theil–Sen), with 95 % of resampled lives, and without the first minute of a life.
+Lives of fewer than 200 rounds after it are left out: extrapolated to 1,000 they would be noise.
+The last plan has {calm:,} rounds and is left alone, so that the engine's processes for a job, which end with it, live long enough to be judged too.
 They are per 1,000 rounds.
 In the processes of the engine every message of the last minute has a thread, so there the number of threads follows the rounds of a minute and is not judged.
 {judged}
@@ -104,6 +106,7 @@ def page_of(figures: Mapping[str, Any]) -> str:
         unmeasured=_unmeasured(figures),
         judged=_judged(figures),
         batch=options["batch"],
+        calm=options["calm_rounds"],
         hang=2.0 * options["patience"],
         disk=_disk(figures),
         clock=_clock(figures),

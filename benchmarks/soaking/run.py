@@ -50,8 +50,9 @@ class Options:
     """How long and how hard.
 
     Args:
-        minutes: in all; the last fifth is calm.
+        minutes: in all, about; the last fifth is calm.
         rounds: of a plan; `batch`: plans that are queued together.
+        calm_rounds: of the last plan, which nobody disturbs.
         patience: seconds that silos have for an answer.
         gap: seconds between two blows, on average.
         kinds: of blows; None: all. `changes` likewise.
@@ -61,6 +62,7 @@ class Options:
     seed: int = 0
     rounds: int = 250
     batch: int = 4
+    calm_rounds: int = 1500
     patience: float = 20.0
     gap: float = 8.0
     kinds: Sequence[str] | None = None
@@ -129,17 +131,16 @@ class _Soak:
         office.fill()
         if self._options.changes is None:
             office.fill_in_vain()
-        federation.run_queue(self._options.patience, rounds_per_job=self._options.rounds)
+        federation.run_queue(
+            self._options.patience,
+            rounds_per_job=max(self._options.rounds, self._options.calm_rounds),
+        )
         sampler.wait_for_first_round(seconds=900.0)
         sampler.start()
         self._say("the first round is done")
         self._hurt()
         self._say("calm")
         self._calm()
-        try:
-            self._changes.drain()
-        except TimeoutError as error:
-            self._broken.append(str(error))
         sampler.close()
         seconds = sampler.clock()
         federation.close()
@@ -176,12 +177,16 @@ class _Soak:
                 time.sleep(1.0)
 
     def _calm(self) -> None:
-        end = max(
-            60.0 * self._options.minutes, self._sampler.clock() + 0.2 * 60.0 * self._options.minutes
-        )
-        while self._sampler.clock() < end:
-            self._keep_filled()
-            time.sleep(2.0)
+        """One long plan: what short jobs' processes take up while they begin says nothing about how
+        they would grow.
+        """
+        try:
+            self._changes.drain()
+            self._office.fill_long(self._options.calm_rounds)
+            self._changes.wait_for_all()
+        except (RuntimeError, TimeoutError) as error:
+            self._broken.append(f"the long plan at the end: {error}")
+            self._say(f"BROKEN: {error}")
 
     def _keep_filled(self) -> None:
         """People do not wait until the queue is empty."""

@@ -7,6 +7,7 @@ before it starts. Where the names are is known of one release only, so any other
 
 from __future__ import annotations
 
+import gc
 import importlib
 import os
 import runpy
@@ -73,4 +74,8 @@ if __name__ == "__main__":
         kit = Path(sys.argv[sys.argv.index("-m") + 1])
         WatchedClients.kit = kit
         GatedCell.members = frozenset(read_rosters(kit / STATE_FOLDER).current.names)
-    runpy.run_module(stand_before(name), run_name="__main__", alter_sys=True)
+    module = stand_before(name)
+    # a collector that counts a million imported objects looks for old garbage once in an hour, and
+    # a process of months grows meanwhile
+    gc.freeze()
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
