@@ -30,7 +30,7 @@ def best_seconds(work: Callable[[], float]) -> tuple[float, float]:
     fastest, found, started, runs = float("inf"), 0.0, time.perf_counter(), 0
     while runs < 2 or (runs < 10 and time.perf_counter() - started < 2.0):
         runs += 1
-        _forget()
+        forget()
         begin = time.process_time()
         found = work()
         fastest = min(fastest, time.process_time() - begin)
@@ -127,13 +127,15 @@ def main() -> None:
     print(last_line(rows, seconds={k: round(v, 5) for k, v in seconds.items()}))
 
 
-def _forget() -> None:
+def forget() -> None:
     """Nothing that an earlier run computed may help a later one."""
-    from sumus.accounting import dominating, renyi, sampled_gaussian
+    from sumus.accounting import dominating, loss_distribution, renyi, sampled_gaussian
 
     dominating.unit_shift.cache_clear()
     sampled_gaussian.sampled_gaussian.cache_clear()
     renyi._log_binomial_table.cache_clear()
+    loss_distribution._epsilon_sampled.cache_clear()
+    loss_distribution._composed.cache_clear()
 
 
 if __name__ == "__main__":

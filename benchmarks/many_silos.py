@@ -14,8 +14,8 @@ from __future__ import annotations
 import argparse
 import time
 
+from accounting import forget
 from rows import Curve, at_most, last_line
-from sumus.accounting import loss_distribution
 from sumus.guarantee import NoiseDesign, account_of, calibrated
 from sumus.guarantee.accounts import spent
 from sumus.plan import PublicFacts, TrainingPlan
@@ -66,7 +66,7 @@ def accounted(
     )
     took = []
     for _ in range(repeats):
-        _forget()
+        forget()
         begin = time.process_time()
         design = calibrated(plan, facts(silos, alike=alike))
         account_of(design)
@@ -74,17 +74,10 @@ def accounted(
     return min(took), design
 
 
-def _forget() -> None:
-    """What an earlier account of the same plan left in memory."""
-    loss_distribution._epsilon_sampled.cache_clear()
-    loss_distribution._composed.cache_clear()
-
-
 def further_round(design: NoiseDesign) -> float:
     """Least processor milliseconds of ε after some more rounds."""
     took = []
     for rounds in (3, 5, 7, 9):
-        _forget()
         begin = time.process_time()
         spent(design, rounds)
         took.append(1e3 * (time.process_time() - begin))
