@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=60.0)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--rounds", type=int, default=250, help="of a plan")
-    parser.add_argument("--calm-rounds", type=int, default=1500, help="of the last plan")
+    parser.add_argument("--calm-rounds", type=int, default=2000, help="of the last plan")
     parser.add_argument("--batch", type=int, default=4, help="plans that are queued together")
     parser.add_argument(
         "--patience", type=float, default=20.0, help="seconds silos have for an answer"

@@ -176,7 +176,10 @@ def _unmeasured(figures: Mapping[str, Any]) -> str:
 
 def _judged(figures: Mapping[str, Any]) -> str:
     if "nothing grows that should not" in figures["checks"]:
-        return "A soak of 1,000 rounds or more fails where a slope is above what its code allows."
+        return (
+            "A soak of 1,000 rounds or more fails where memory grows by more than 10 MiB, and in a "
+            "job's processes, which end with it, by more than 100 MiB: 5 MiB in a job of 50 rounds."
+        )
     return (
         "**Not shown by this run:** that memory and folders stay level.\n"
         f"With {figures['rounds']:,} rounds it is too short to judge that: these slopes are mostly "
