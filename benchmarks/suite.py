@@ -34,7 +34,7 @@ BENCHMARKS = (
     Benchmark("accounting", "calibration of noise"),
     Benchmark("many_silos", "accounts of silos that differ"),
     Benchmark("gradients", "clipped sums of per-record gradients"),
-    Benchmark("secagg", "secure sums", full=("--full",)),
+    Benchmark("secagg", "secure sums", full=("--full", "--figure")),
     Benchmark("federation", "one round of Fashion-MNIST"),
     Benchmark("whole_runs", "runs from beginning to end"),
     Benchmark("cold_start", "from the command to something seen"),

@@ -15,8 +15,15 @@ from hypothesis import given, settings, strategies as st
 
 import sumus
 from oracles import divergences as oracle
-from sumus.accounting import ORDERS, Queries, Release, epsilon_gaussian, epsilon_of
-from sumus.accounting.loss_distribution import gdp_parameter
+from sumus.accounting import (
+    ORDERS,
+    Queries,
+    Release,
+    epsilon_gaussian,
+    epsilon_of,
+    loss_distribution,
+)
+from sumus.accounting.loss_distribution import deltas_pld, epsilon_pld, gdp_parameter
 from sumus.accounting.renyi import epsilon_cks, gaussian_curve, mironov_bounds, subsampled
 from sumus.errors import GuaranteeError, PlanError
 
@@ -271,3 +278,28 @@ def test_bad_arguments(arguments: dict[str, object], message: str) -> None:
     if "noise_multiplier" not in arguments:
         with pytest.raises(PlanError, match=message):
             sumus.calibrate(**({"epsilon": 1.0, "steps": 1, "delta": 1e-5} | arguments))  # type: ignore[arg-type]
+
+
+def test_an_epsilon_that_is_kept_is_that_of_its_release_and_its_delta() -> None:
+    """Releases that differ in their Rényi curves alone have the same loss distribution."""
+    releases = [
+        Release((Queries(multiplier, 0.05, count, curve),))
+        for multiplier, count in ((1.5, 40), (1.5, 41), (1.6, 40))
+        for curve in (None, gaussian_curve(multiplier))
+    ]
+    deltas = (1e-5, 1e-8, 1e-6)
+
+    def told() -> list[list[float]]:
+        return [[epsilon_pld(each, delta) for delta in deltas] for each in releases]
+
+    loss_distribution._epsilon_sampled.cache_clear()
+    first, again = told(), told()
+    assert first == again
+    assert first[0::2] == first[1::2]
+    for loose, strict, between in first:
+        assert loose < between < strict
+    assert first[0] < first[2]  # one query more
+    assert first[4] < first[0]  # more noise
+    curve = deltas_pld(releases[0], np.array([0.5, 1.0]))
+    assert (deltas_pld(releases[1], np.array([0.5, 1.0])) == curve).all()
+    assert (deltas_pld(releases[4], np.array([0.5, 1.0])) < curve).all()

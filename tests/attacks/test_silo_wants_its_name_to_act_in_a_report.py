@@ -13,6 +13,7 @@ from unittest import mock
 import jinja2
 
 from sumus.books import RunFolder
+from sumus.report import page
 from sumus.report.histograms import histogram
 from sumus.report.page import render_report
 from support.reported_runs import reported_run
@@ -68,8 +69,10 @@ def test_by_a_category_that_a_histogram_shows() -> None:
 
 def test_control_without_escaping_a_name_becomes_elements(tmp_path: Path) -> None:
     plain = page_with(PLAIN, tmp_path / "b")
+    page._environment.cache_clear()
     with mock.patch("jinja2.Environment", _unescaped):
         hostile = page_with(NASTY, tmp_path / "a")
+    page._environment.cache_clear()
     assert any(tag == "img" for tag, *_ in (hostile.seen - plain.seen))
 
 

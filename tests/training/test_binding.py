@@ -211,8 +211,11 @@ def test_a_run_is_not_resumed_with_rows_of_other_persons() -> None:
     silos = [(rng.normal(size=(60, 4)).astype(np.float32), rng.integers(0, 2, 60)) for _ in "abc"]
     whose = [np.repeat(np.arange(20), 3) for _ in silos]
     text = PLAN.replace("[federation]", 'unit = "person"\n[federation]')
-    path = begin(TrainingPlan.from_toml(text), silos=silos, groups=whose)
-    others = [np.repeat(np.arange(30), 2), *whose[1:]]
+    plan = TrainingPlan.from_toml(text).with_overrides(
+        {"data.test_fraction": 0.0, "evaluation.metrics": "none"}  # every row trains either way
+    )
+    path = begin(plan, silos=silos, groups=whose)
+    others = [np.repeat(np.arange(20), [2, 4, *[3] * 18]), *whose[1:]]  # as many persons
     resume = RunOptions(max_epsilon=math.inf, threads=1, resume=path)
     with pytest.raises(GuaranteeError, match="other records"):
         train(silos=silos, groups=others, options=resume)
