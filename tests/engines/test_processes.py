@@ -178,3 +178,38 @@ def test_a_job_process_whose_site_died_before_it_began_does_not_hold_the_kit_for
         for process in (orphan, kept):
             process.kill()
             process.communicate()
+
+
+TIDIED = """
+import gc, sys, threading, time, weakref
+from sumus.engines.nvflare.tidying import tidy_every
+
+class Cycle:
+    def __init__(self):
+        self.own = self
+
+gc.disable()  # as good as a collector that waits for a quarter of a million objects
+if sys.argv[1] == "tidied":
+    tidy_every(0.05)
+left = weakref.ref(Cycle())
+until = time.monotonic() + float(sys.argv[2])
+while left() is not None and time.monotonic() < until:
+    time.sleep(0.01)
+print(left() is None, gc.get_freeze_count() > 0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("begun", "seconds", "said"), [("tidied", 120.0, "True True"), ("not", 0.5, "False False")]
+)
+def test_what_messages_leave_behind_is_freed_while_the_process_lives(
+    begun: str, seconds: float, said: str
+) -> None:
+    """The control: without it a cycle stays until the collector is moved to look."""
+    done = subprocess.run(
+        [sys.executable, "-c", TIDIED, begun, str(seconds)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == said

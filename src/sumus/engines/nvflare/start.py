@@ -7,7 +7,6 @@ before it starts. Where the names are is known of one release only, so any other
 
 from __future__ import annotations
 
-import gc
 import importlib
 import os
 import runpy
@@ -21,6 +20,7 @@ from sumus.engines.nvflare.clients import WatchedClients
 from sumus.engines.nvflare.control import SiloAgent
 from sumus.engines.nvflare.gate import GatedCell
 from sumus.engines.nvflare.orphans import end_with_parent
+from sumus.engines.nvflare.tidying import tidy_every
 from sumus.engines.nvflare.unaudited import NoAuditFile
 from sumus.errors import EngineError
 from sumus.events import PROCESS
@@ -75,7 +75,5 @@ if __name__ == "__main__":
         WatchedClients.kit = kit
         GatedCell.members = frozenset(read_rosters(kit / STATE_FOLDER).current.names)
     module = stand_before(name)
-    # a collector that counts a million imported objects looks for old garbage once in an hour, and
-    # a process of months grows meanwhile
-    gc.freeze()
+    tidy_every()
     runpy.run_module(module, run_name="__main__", alter_sys=True)
