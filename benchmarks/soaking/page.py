@@ -136,7 +136,8 @@ def _ran(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
         ("minutes, from the first finished round", f"{figures['seconds'] / 60.0:.1f}"),
         ("rounds finished", f"{figures['rounds']:,}"),
         (
-            "plans finished, of " + f"{options['rounds']} rounds each",
+            f"plans finished, of {options['rounds']} rounds each and the last of "
+            f"{options['calm_rounds']:,}",
             f"{figures['plans finished']}",
         ),
         ("plans set aside, as they should be", f"{figures['plans set aside']}"),
@@ -152,7 +153,7 @@ def _ran(figures: Mapping[str, Any]) -> list[tuple[str, str]]:
 def _process(kind: str, by: Mapping[str, Any]) -> tuple[object, ...]:
     memory, handles, threads = by["rss"], by["handles"], by["threads"]
     return (
-        f"{kind} ({memory['lives']} lives)",
+        f"{kind} ({memory['lives']} {'life' if memory['lives'] == 1 else 'lives'})",
         _number(memory["level"]),
         _number(memory["slope"]),
         f"{_number(memory['low'])} to {_number(memory['high'])}",
