@@ -93,6 +93,7 @@ def test_search_visits_every_number_of_leaning_coins(
     assert len(seen) == others + 1
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("theta", [0.05, 0.25])
 def test_a_larger_federation_matches_forty_digits_at_the_extreme_inputs(theta: float) -> None:
     """200 coins, all other silos at +c: the curve is above and within 0.5 % of the largest
@@ -109,6 +110,7 @@ def test_a_larger_federation_matches_forty_digits_at_the_extreme_inputs(theta: f
         assert exact <= curve(np.array([order]))[0] <= exact * 1.0051 + 1e-10
 
 
+@pytest.mark.deep
 def test_many_coins_behave_like_the_gaussian_they_become() -> None:
     silos, trials, theta = 40, 32, 0.05
     variance = silos * trials * (0.25 - theta**2)

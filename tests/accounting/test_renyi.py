@@ -32,6 +32,7 @@ def _exact_skellam(variance: float, shift: int, order: int) -> float:
         return float(mp.log(total) / (order - 1))
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("variance", "shift"), [(1.0, 1), (4.0, 2), (30.0, 1), (30.0, 4)])
 def test_skellam_never_exceeds_our_bounds(variance: float, shift: int) -> None:
     law = Skellam(variance)

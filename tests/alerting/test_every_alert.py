@@ -455,6 +455,7 @@ def test_every_alert_has_a_scenario() -> None:
     assert set(SCENARIOS) == {alert.name for alert in ALERTS}
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("name", "number"),
     [(name, place) for name in SCENARIOS for place in range(len(SCENARIOS[name]))],

@@ -212,6 +212,7 @@ def places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     return tmp_path
 
 
+@pytest.mark.deep
 def test_what_was_measured_is_kept_beside_what_was_before(places: Path) -> None:
     other = run(at_most("of another", 3.14159265, 4.0, "s"))
     collect.write(places / "stored.json", {BENCHMARKS[1].name: other})

@@ -42,6 +42,7 @@ def lives(count: int, *, leak: float, seed: int = 0) -> list[list[tuple[float, f
     ]
 
 
+@pytest.mark.deep
 def test_a_leak_is_found_through_noise_and_restarts() -> None:
     grown = growth_of(lives(12, leak=0.5))
     assert grown is not None
@@ -49,6 +50,7 @@ def test_a_leak_is_found_through_noise_and_restarts() -> None:
     assert grown.low < 500.0 < grown.high
 
 
+@pytest.mark.deep
 def test_what_stays_level_is_flat_and_a_restart_is_no_growth() -> None:
     grown = growth_of(lives(12, leak=0.0))
     assert grown is not None

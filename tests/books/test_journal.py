@@ -225,6 +225,7 @@ def test_a_crash_at_any_system_call_of_a_commit_leaves_the_round_in_both_files_o
         resumed.verify()
 
 
+@pytest.mark.deep
 def test_a_run_killed_with_signal_9_resumes_where_it_was(tmp_path: Path) -> None:
     source = f"""
         import sys
@@ -261,6 +262,7 @@ def test_a_run_killed_with_signal_9_resumes_where_it_was(tmp_path: Path) -> None
         run.verify()
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(("weights", "full"), [(5000, "checkpoint.npz"), (2, "journal.jsonl")])
 def test_a_full_disk_while_committing_names_the_file_and_loses_nothing(
     tmp_path: Path, weights: int, full: str

@@ -268,6 +268,7 @@ def test_a_crash_at_any_system_call_never_forgets_a_release_that_may_have_left(
     after.verify()
 
 
+@pytest.mark.deep
 @settings(
     max_examples=300, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

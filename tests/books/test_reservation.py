@@ -256,6 +256,7 @@ _STEPS = st.lists(
 )
 
 
+@pytest.mark.deep
 @settings(max_examples=60, deadline=None)
 @given(steps=_STEPS)
 def test_what_is_committed_is_the_larger_of_spent_and_set_aside_run_by_run(

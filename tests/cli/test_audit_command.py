@@ -130,6 +130,7 @@ def test_theorem_table_for_people(capsys: pytest.CaptureFixture[str]) -> None:
     assert "rates differ" not in shown
 
 
+@pytest.mark.deep
 def test_run_writes_bounds_and_passes(plan: str, tmp_path: Path) -> None:
     options = (
         "--runs",

@@ -136,6 +136,7 @@ for name in ("train", "account", *COMMANDS):
 """
 
 
+@pytest.mark.deep
 def test_no_help_waits_for_more_than_it_shows() -> None:
     """A command's module names what it needs for its options; all else is imported when it runs."""
     done = subprocess.run(

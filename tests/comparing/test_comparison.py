@@ -112,6 +112,7 @@ def test_test_records_have_no_say_in_how_models_are_tuned() -> None:
         assert one.value == pytest.approx(1.0 - (other.value or 0.0))
 
 
+@pytest.mark.deep
 def test_a_network_is_tuned_too() -> None:
     plan = TrainingPlan.from_toml(PLAN).with_overrides(
         {"training.algorithm": "single-step", "training.sampling_rate": 0.5}

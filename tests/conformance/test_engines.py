@@ -219,6 +219,7 @@ def test_a_kit_of_somebody_else_is_refused(federation: FederationFolder) -> None
             Kit.open(federation.kit(party), kind)
 
 
+@pytest.mark.deep
 def test_its_driver_gives_the_sums_of_the_in_process_one(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -48,6 +48,7 @@ def _columns_or_complaint(path: Path) -> tuple[dict[str, TextColumn], str | None
         return {}, str(error)
 
 
+@pytest.mark.deep
 @settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

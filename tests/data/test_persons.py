@@ -43,6 +43,7 @@ def contents(records: Records) -> Counter[tuple[float, ...]]:
     )
 
 
+@pytest.mark.deep
 @settings(max_examples=200, deadline=None)
 @given(
     persons=people, gone=st.integers(0, 7), seeds=st.tuples(st.integers(0, 9), st.integers(0, 9))

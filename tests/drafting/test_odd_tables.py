@@ -286,6 +286,7 @@ TABLES = [
 ]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("odd", TABLES, ids=lambda odd: odd.name)
 def test_it_is_noticed_named_and_handled(
     odd: Odd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]

@@ -145,6 +145,7 @@ def test_every_fit_spends_again_and_says_so() -> None:
     assert runs == {first.run_folder_.name, second.run_folder_.name}
 
 
+@pytest.mark.deep
 def test_folds_of_a_cross_validation_add_up_on_one_ledger() -> None:
     from sklearn.model_selection import GridSearchCV, cross_val_score
     from sklearn.pipeline import make_pipeline

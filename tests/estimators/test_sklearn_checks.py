@@ -82,6 +82,7 @@ def _found_out(model: Any, key: Any, make: Callable[[], Any], loss: Any = None) 
     return _FOUND[entry][0]
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize(
     ("estimator", "check"),
     [

@@ -195,6 +195,7 @@ def test_the_account_counts_the_rounding_and_the_diameters() -> None:
     assert {silo.l2_grid for silo in design.silos} == {design.grid.resolution + 3.0}
 
 
+@pytest.mark.deep
 def test_silos_that_differ_in_level_are_learned_better_with_intercepts_of_their_own(
     tmp_path: Path,
 ) -> None:

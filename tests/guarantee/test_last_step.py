@@ -107,6 +107,7 @@ def test_writing_the_state_and_cancelling_noise_stays_below_delta(
         assert tightest > (0.95 if not kappa else 0.5)  # and is nearly the worst there is
 
 
+@pytest.mark.deep
 @pytest.mark.parametrize("rate", [1.0, 0.4])
 @pytest.mark.parametrize(
     ("share", "kappa", "shift", "reach"), [(1.5, 1.0, 1, 13), (3.0, 0.5, 2, 16)]

@@ -112,6 +112,7 @@ def test_no_record_whatsoever_adds_more_than_the_resolution(data: st.DataObject)
         assert not added.any()
 
 
+@pytest.mark.deep
 @settings(max_examples=200, deadline=None)
 @given(data=st.data())
 def test_no_person_whatsoever_adds_more_than_the_resolution(data: st.DataObject) -> None:
@@ -321,6 +322,7 @@ def class_moments(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     return np.concatenate([sum(moments(each, none) for each in x[y == label]) for label in (0, 1)])
 
 
+@pytest.mark.deep
 def test_without_noise_two_gaussian_classes_get_bayes_rule() -> None:
     """Classes with one covariance: the logit is linear, and is found."""
     draw, count = np.random.default_rng(4), 20000

@@ -55,6 +55,7 @@ def test_no_input_makes_a_truncated_record_longer_than_declared(
     assert max(integer_norm2(integers)) <= declared**2
 
 
+@pytest.mark.deep
 @settings(max_examples=300, deadline=None)
 @given(
     grid=grids,

@@ -326,6 +326,7 @@ class Other(nn.Module):
 """
 
 
+@pytest.mark.deep
 def test_a_module_of_ones_own(tmp_path: Path, monkeypatch, capsys):
     """Given in Python it must be given again, as a module or by its importable name."""
     monkeypatch.chdir(tmp_path)

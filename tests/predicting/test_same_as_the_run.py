@@ -196,6 +196,7 @@ def test_a_model_in_memory_says_what_the_one_on_the_disk_says(
     assert one.notes == other.notes
 
 
+@pytest.mark.deep
 def test_what_stays_with_silos_is_said(table: tuple[Path, Rows], tmp_path: Path) -> None:
     """Predictions come from the shared part; the run's own measures are of models fitted at home."""
     path, _ = table

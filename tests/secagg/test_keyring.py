@@ -52,6 +52,7 @@ def test_a_ring_survives_its_own_encoding(ring: KeyRing) -> None:
     assert (again.round is None) == (ring.round is None)
 
 
+@pytest.mark.deep
 @given(rings, st.data())
 @settings(max_examples=200)
 def test_a_damaged_ring_is_an_error_of_this_silos_disk(ring: KeyRing, data: st.DataObject) -> None:

@@ -178,6 +178,7 @@ def test_the_signature_is_ed25519_of_what_the_documentation_says(message: Messag
     key.verify(signature, b"sumus message 2" + hashlib.sha256(body).digest())
 
 
+@pytest.mark.deep
 @given(messages(), st.data())
 @settings(max_examples=300, deadline=None)
 def test_no_changed_byte_passes_for_the_senders(message: Message, data: st.DataObject) -> None:

@@ -323,6 +323,7 @@ class Mixed:
             assert [value % modulus for value in total] == [sum(c) % modulus for c in columns]
 
 
+@pytest.mark.deep
 @given(data=st.data())
 @settings(max_examples=25, deadline=None)
 def test_plain_and_real_silos_sum_together_whoever_drops_out(data: st.DataObject) -> None:

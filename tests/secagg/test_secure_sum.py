@@ -136,6 +136,7 @@ def test_calls_that_make_no_sense_say_so() -> None:
         secure_sum([np.zeros(3), np.zeros(3)])
 
 
+@pytest.mark.deep
 @given(st.data())
 @settings(max_examples=40, deadline=None)
 def test_whatever_the_drop_outs_the_answer_is_right_or_refused(data: st.DataObject) -> None:

@@ -87,6 +87,7 @@ def gone_on(stored: StoredFederation) -> tuple[str, dict[str, str]]:
     return phase, answered
 
 
+@pytest.mark.deep
 @each_release
 def test_an_interrupted_round_is_finished_with_the_very_bytes_that_were_answered(
     release: str, tmp_path: Path

@@ -205,6 +205,7 @@ def test_a_table_of_counts_is_learned_to_near_the_true_rates(tmp_path: Path) -> 
     assert abs(run.baselines["mean"]) < 0.05
 
 
+@pytest.mark.deep
 def test_counts_given_in_python_are_learned_by_a_network_and_told_through_secure_sums(
     tmp_path: Path,
 ) -> None:

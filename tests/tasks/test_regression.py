@@ -293,6 +293,7 @@ def test_a_table_is_learned_to_near_least_squares(tmp_path: Path) -> None:
     assert run.summary()["metrics"] == {"r2": run.metrics["r2"], "mae": run.metrics["mae"]}
 
 
+@pytest.mark.deep
 def test_an_own_network_learns_numbers_given_in_python(tmp_path: Path) -> None:
     draw = np.random.default_rng(0)
     silos = []

@@ -94,6 +94,7 @@ def test_a_state_is_encoded_once_however_many_read_it(page: LivePage, board: Boa
         assert board.encodings - before <= 1
 
 
+@pytest.mark.deep
 def test_many_states_in_a_row_are_sent_a_few_times(page: LivePage, board: Board) -> None:
     """Whoever trains a thousand rounds a second does not make a page draw a thousand times."""
     follow = begun(board, federation__rounds=2000)
