@@ -35,8 +35,9 @@ quick: $(VENV)/.dev
 	@begin=$$(date +%s); $(MAKE) --no-print-directory lint types unit \
 	&& echo "make quick took $$(( $$(date +%s) - begin )) s"
 
+# as many workers as cores: what is left here waits for nobody
 unit: $(VENV)/.dev
-	$(PYTEST) -m 'not deep and not network and not bigdata and not long' --hypothesis-profile=quick
+	$(PYTEST) -n auto -m 'not deep and not network and not bigdata and not long' --hypothesis-profile=quick
 
 # byte code of all that tests import, made by one process before four would make it at once
 warm: $(VENV)/.dev
